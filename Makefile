@@ -1,0 +1,40 @@
+# Two commands do everything: `make train` and `make test`. The rest is for whoever works on motet.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+ONLY ?=
+
+.PHONY: train test quick learning bench lint format clean
+
+train: .venv/installed  ## train PPO on CartPole, with a progress display
+	$(BIN)/motet train ppo CartPole-v1 --total-timesteps 500_000
+
+test: lint .venv/installed  ## the whole suite, in both precisions
+	$(BIN)/python -m pytest tests -n 2 -m "not slow"
+	JAX_ENABLE_X64=1 $(BIN)/python -m pytest tests/laws tests/envs -n 2 -m "not slow"
+
+quick: .venv/installed  ## the suite in one precision, stopping at the first failure
+	$(BIN)/python -m pytest tests -n 2 -x -m "not slow"
+
+learning: .venv/installed  ## the long learning runs
+	$(BIN)/python -m pytest tests -m slow
+
+bench: .venv/installed  ## speed beside the peers; ONLY=name runs one
+	$(BIN)/python -m benchmarks $(ONLY)
+
+lint: .venv/installed
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/pyright
+
+format: .venv/installed
+	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format src tests benchmarks
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(PIP) --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv .venv-peers .pytest_cache .ruff_cache .hypothesis .cache

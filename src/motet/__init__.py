@@ -1,0 +1,67 @@
+"""motet trains reinforcement-learning agents: one loop, written once, run as a plan says."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from motet.algorithms.a2c import A2C
+    from motet.algorithms.dqn import DQN
+    from motet.algorithms.ppo import PPO
+    from motet.engine.local import virtual_devices
+    from motet.envs import make
+    from motet.errors import BadAlgorithm, BadOption, BadPlan, Diverged, MotetError, Stalled, UnknownName
+    from motet.flow.algorithm import Algorithm, Decision, Spec, option
+    from motet.flow.batch import batch_mean, batch_moments
+    from motet.flow.environment import Environment
+    from motet.flow.graph import Graph
+    from motet.flow.spaces import Box, Discrete
+    from motet.flow.trace import Flow, Rollout, Transitions, trace
+    from motet.plan.check import check
+    from motet.plan.plan import Fragment, Link, Plan
+    from motet.plan.presets import anakin, central, coarse, fine, multi_learner
+    from motet.plan.project import project
+    from motet.replay import Uniform
+    from motet.runs.evaluate import evaluate
+    from motet.runs.policy import Policy
+    from motet.training import Result, train
+
+_HOME = {
+    "motet.algorithms.a2c": ("A2C",),
+    "motet.algorithms.dqn": ("DQN",),
+    "motet.algorithms.ppo": ("PPO",),
+    "motet.engine.local": ("virtual_devices",),
+    "motet.envs": ("make",),
+    "motet.errors": ("BadAlgorithm", "BadOption", "BadPlan", "Diverged", "MotetError", "Stalled", "UnknownName"),
+    "motet.flow.algorithm": ("Algorithm", "Decision", "Spec", "option"),
+    "motet.flow.batch": ("batch_mean", "batch_moments"),
+    "motet.flow.environment": ("Environment",),
+    "motet.flow.graph": ("Graph",),
+    "motet.flow.spaces": ("Box", "Discrete"),
+    "motet.flow.trace": ("Flow", "Rollout", "Transitions", "trace"),
+    "motet.plan.check": ("check",),
+    "motet.plan.plan": ("Fragment", "Link", "Plan"),
+    "motet.plan.presets": ("anakin", "central", "coarse", "fine", "multi_learner"),
+    "motet.plan.project": ("project",),
+    "motet.replay": ("Uniform",),
+    "motet.runs.evaluate": ("evaluate",),
+    "motet.runs.policy": ("Policy",),
+    "motet.training": ("Result", "train"),
+}
+_MODULE = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = sorted(_MODULE)
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for, when it is asked for: JAX takes seconds, `motet --help` should not."""
+    if name not in _MODULE:
+        raise AttributeError(f"module 'motet' has no attribute {name!r}")
+    value = getattr(import_module(_MODULE[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

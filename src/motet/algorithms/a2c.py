@@ -1,0 +1,100 @@
+"""Advantage actor-critic (Mnih et al. 2016, its synchronous form): one gradient step for each short rollout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from motet.algorithms.actor_critic import ActorCritic, Params
+from motet.algorithms.returns import gae
+from motet.flow.algorithm import Algorithm, Decision, option
+from motet.flow.trace import Flow, Rollout
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Learner:
+    params: Params
+    optimiser: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class A2C(Algorithm):
+    """Advantage actor-critic, for discrete and continuous actions."""
+
+    max_lag: ClassVar[int | None] = 0
+
+    num_envs: int = option(64, 1)
+    """Environments that act side by side."""
+    num_steps: int = option(8, 1)
+    """Environment steps per rollout."""
+    learning_rate: float = option(2e-3, above=0)
+    """Step size of RMSProp."""
+    anneal: bool = True
+    """Lower the step size linearly to 0 over the run."""
+    discount: float = option(0.99, 0, 1)
+    """What a reward one step later is worth."""
+    gae_lambda: float = option(0.95, 0, 1)
+    """How far advantages look ahead: 0 one step, 1 to the rollout's end."""
+    value_weight: float = option(0.5, 0)
+    """Weight of the value loss."""
+    entropy_weight: float = option(0.01, 0)
+    """Weight of the entropy bonus."""
+    max_gradient_norm: float | None = option(0.5, above=0)
+    """Longer gradients are scaled down to this norm; None: never."""
+    hidden: tuple[int, ...] = (64, 64)
+    """Widths of the hidden layers, of policy and value alike."""
+    activation: str = "tanh"
+    """Activation of the hidden layers: tanh or relu."""
+
+    @cached_property
+    def networks(self) -> ActorCritic:
+        spec = self.spec
+        return ActorCritic.make(spec.observation_space, spec.action_space, self.hidden, self.activation)
+
+    @cached_property
+    def optimiser(self) -> optax.GradientTransformation:
+        rate = optax.linear_schedule(self.learning_rate, 0, self.spec.iterations) if self.anneal else self.learning_rate
+        clip = optax.identity() if self.max_gradient_norm is None else optax.clip_by_global_norm(self.max_gradient_norm)
+        return optax.chain(clip, optax.rmsprop(rate, decay=0.99, eps=1e-5))
+
+    def init(self, key: jax.Array) -> Learner:
+        params = self.networks.init(key)
+        return Learner(params, self.optimiser.init(params))
+
+    def act(self, policy: Params, memory: Any, observation: jax.Array, key: jax.Array) -> Decision:
+        return Decision(self.networks.policy(policy, observation).sample(key))
+
+    def exploit(self, policy: Params, memory: Any, observation: jax.Array, key: jax.Array) -> Decision:
+        return Decision(self.networks.policy(policy, observation).mode())
+
+    def gradient(self, params: Params, rollout: Rollout) -> tuple[Params, dict[str, jax.Array]]:
+        return jax.grad(self.loss, has_aux=True)(params, rollout)
+
+    def loss(self, params: Params, rollout: Rollout) -> tuple[jax.Array, dict[str, jax.Array]]:
+        value = self.networks.value(params, rollout.observation)
+        next_value = self.networks.value(params, rollout.next_observation)
+        ends = (rollout.terminated, rollout.truncated)
+        advantage = gae(rollout.reward, value, next_value, *ends, self.discount, self.gae_lambda)
+        advantage, target = jax.lax.stop_gradient((advantage, advantage + value))
+        distribution = self.networks.policy(params, rollout.observation)
+        policy_loss = -jnp.mean(distribution.log_prob(rollout.action) * advantage)
+        value_loss = 0.5 * jnp.mean(jnp.square(value - target))
+        entropy = jnp.mean(distribution.entropy())
+        total = policy_loss + self.value_weight * value_loss - self.entropy_weight * entropy
+        return total, {"loss": total, "policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+
+    def apply(self, state: Learner, gradients: Params) -> Learner:
+        updates, optimiser = self.optimiser.update(gradients, state.optimiser, state.params)
+        return replace(state, params=optax.apply_updates(state.params, updates), optimiser=optimiser)
+
+    def loop(self, flow: Flow) -> None:
+        rollout = flow.unroll(self.act, steps=self.num_steps)
+        gradients, metrics = flow.call(self.gradient, rollout)
+        flow.apply(self.apply, gradients)
+        flow.report(metrics)

@@ -1,0 +1,61 @@
+"""Networks, in flax. An algorithm sees two pure functions of one observation: init and apply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motet.flow.spaces import Discrete, Space
+
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {"tanh": nn.tanh, "relu": nn.relu}
+
+
+class MLP(nn.Module):
+    """Dense layers with an activation between them."""
+
+    hidden: Sequence[int]
+    outputs: int
+    activation: str = "tanh"
+    scale: float = 1.0
+    """Gain of the last layer's orthogonal initialisation."""
+
+    @nn.compact
+    def __call__(self, features: jax.Array) -> jax.Array:
+        float_type = jnp.result_type(float)
+        for width in self.hidden:
+            layer = nn.Dense(width, kernel_init=nn.initializers.orthogonal(np.sqrt(2)), param_dtype=float_type)
+            features = ACTIVATIONS[self.activation](layer(features))
+        last = nn.Dense(self.outputs, kernel_init=nn.initializers.orthogonal(self.scale), param_dtype=float_type)
+        return last(features)
+
+
+@dataclass(frozen=True)
+class Network:
+    """A module with its way of reading observations."""
+
+    module: nn.Module
+    space: Space
+
+    def init(self, key: jax.Array) -> Any:
+        return self.module.init(key, self.features(jnp.zeros(self.space.aval.shape, self.space.aval.dtype)))
+
+    def __call__(self, params: Any, observation: jax.Array) -> jax.Array:
+        """[..., *observation] -> [..., outputs]"""
+        out = self.module.apply(params, self.features(observation))
+        assert isinstance(out, jax.Array)
+        return out
+
+    def features(self, observation: jax.Array) -> jax.Array:
+        """Observations as flat vectors of floats; a discrete one as its indicator."""
+        float_type = jnp.result_type(float)
+        if isinstance(self.space, Discrete):
+            return jax.nn.one_hot(observation, self.space.n, dtype=float_type)
+        rank = len(self.space.shape)
+        batch = observation.shape[: observation.ndim - rank]
+        return observation.reshape(*batch, -1).astype(float_type)

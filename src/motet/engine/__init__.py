@@ -1,0 +1,1 @@
+"""The back end: what runs a plan's programs."""

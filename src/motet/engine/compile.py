@@ -1,0 +1,264 @@
+"""From a program to what an engine interprets: every run of steps that XLA can take becomes one compiled call.
+
+What is left between those calls is sends, receives and the loops that contain them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motet.engine.evaluate import Evaluator, Store, node_keys
+from motet.engine.place import Place
+from motet.flow.batch import SHARDS
+from motet.flow.graph import Cut, Graph, Node, Output
+from motet.plan.project import Program, Recv, Rounds, Send, Step
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Rounds that the engine goes through itself, because something is sent or received in them."""
+
+    name: str
+    count: int
+    body: tuple[Any, ...]
+    outputs: tuple[Output, ...]
+
+
+@dataclass
+class Clock:
+    """Seconds that one replica spent compiling."""
+
+    compiling: float = 0.0
+
+
+@dataclass
+class Block:
+    """Steps that run as one compiled function. State that it replaces is donated."""
+
+    evaluator: Evaluator
+    place: Place
+    replica: int
+    steps: tuple[Step, ...]
+    outs: tuple[str, ...]
+    donated: tuple[str, ...]
+    announce: Callable[[str], None]
+    clock: Clock = field(default_factory=Clock)
+    compiled: Any = None
+
+    def __post_init__(self) -> None:
+        reads = self.evaluator.exposed(self.steps)
+        replaced = frozenset().union(*(self.evaluator.writes(step) for step in self.steps))
+        self.donated = tuple(sorted(reads & replaced & set(self.donated)))
+        self.kept = tuple(sorted(reads - set(self.donated)))
+
+    @property
+    def label(self) -> str:
+        return " + ".join(step.name for step in self.steps if isinstance(step, (Node, Rounds)))
+
+    def __call__(self, store: Store, root: jax.Array, path: tuple[int, ...]) -> Store:
+        """Run on the variables of `store` -> the variables that something else needs."""
+        moved = {name: store[name] for name in self.donated}
+        kept = {name: store[name] for name in self.kept}
+        arguments = (moved, kept, root, np.asarray(path, np.uint32))
+        if self.compiled is None:
+            self.compiled = self._compile(self._traced, arguments, self._specs(self.outs))
+        return self.compiled(*arguments)
+
+    def _compile(self, function: Callable[..., Any], arguments: Any, out_specs: Any) -> Any:
+        start = time.perf_counter()
+        self.announce(f"compiling {self.label}")
+        if len(self.place.devices) > 1:
+            plain = tuple(jax.tree.map(lambda _: self.place.spec(None), each) for each in arguments[2:])
+            function = jax.shard_map(
+                function,
+                mesh=self.place.mesh,
+                in_specs=(self._specs(self.donated), self._specs(self.kept), *plain),
+                out_specs=out_specs,
+                check_vma=False,
+            )
+        with jax.default_device(self.place.devices[0]):
+            compiled = jax.jit(function, donate_argnums=0).lower(*arguments).compile()
+        self.clock.compiling += time.perf_counter() - start
+        self.announce(f"running {self.label}")
+        return compiled
+
+    def _traced(self, moved: Store, kept: Store, root: jax.Array, path: jax.Array) -> Store:
+        indices = list(path)
+        keys = node_keys(root, self.evaluator.keyed(self.steps), indices)
+        index = indices[-1].astype(jnp.int32) if indices else jnp.zeros((), jnp.int32)
+        live = frozenset(map(self.evaluator.local, self.outs))
+        after = self.evaluator.run(self.steps, {**moved, **kept}, keys, self._part(), index, live)
+        return {name: self.evaluator.read(after, name) for name in self.outs}
+
+    def _part(self) -> Any:
+        shards = len(self.place.devices)
+        part = jnp.asarray(self.replica * shards, jnp.int32)
+        return part + jax.lax.axis_index(SHARDS) if shards > 1 else part
+
+    def _specs(self, names: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+        variables = self.evaluator.graph.variables
+        return {name: tuple(self.place.spec(axis) for axis in variables[name].axes) for name in names}
+
+
+@dataclass(frozen=True)
+class Plain:
+    """One node, run without compilation."""
+
+    evaluator: Evaluator
+    replica: int
+    node: Node
+
+    def __call__(self, store: Store, root: jax.Array, path: tuple[int, ...]) -> Store:
+        keys = node_keys(root, self.evaluator.keyed([self.node]), path)
+        written = self.evaluator.node(self.node, store, keys, self.replica, path[-1] if path else 0)
+        views = (name for name in self.node.writes if name in self.evaluator.graph.views)
+        return {**written, **{name: self.evaluator.read({**store, **written}, name) for name in views}}
+
+
+CHUNK = 256
+"""The most iterations in one call of a fused program, so that the memory for their metrics is bounded."""
+
+
+class Fused(Block):
+    """A whole iteration as one block; one call runs many and returns a row of metrics for each."""
+
+    reports: tuple[tuple[str, str], ...] = ()  # (variable, how)
+
+    @property
+    def label(self) -> str:
+        return "the training loop"
+
+    def many(self, store: Store, root: jax.Array, first: int, count: int) -> tuple[Store, np.ndarray]:
+        """Run `count` iterations from number `first` -> what they wrote, and [count, metrics]."""
+        moved = {name: store[name] for name in self.donated}
+        kept = {name: store[name] for name in self.kept}
+        arguments = (moved, kept, root, np.uint32(first), np.int32(count))
+        if self.compiled is None:
+            outs = self._specs(self.donated)
+            self.compiled = self._compile(self._many, arguments, (outs, self.place.spec(None)))
+        after, rows = self.compiled(*arguments)
+        return after, np.asarray(rows)[:count]
+
+    def _many(self, moved: Store, kept: Store, root: jax.Array, first: Any, count: Any) -> tuple[Store, jax.Array]:
+        evaluator, part = self.evaluator, self._part()
+        live = frozenset(self.donated) | {var for var, _ in self.reports}
+        bare = node_keys(root, evaluator.keyed(self.steps), [])
+
+        def body(round_: Any, carry: tuple[Store, jax.Array]) -> tuple[Store, jax.Array]:
+            state, rows = carry
+            iteration = first + round_.astype(jnp.uint32)
+            keys = {name: jax.random.fold_in(key, iteration) for name, key in bare.items()}
+            after = evaluator.run(self.steps, {**kept, **state}, keys, part, iteration.astype(jnp.int32), live)
+            return {name: after[name] for name in self.donated}, rows.at[round_].set(self._row(after))
+
+        rows = jnp.zeros((CHUNK, self.width), jnp.result_type(float))
+        return jax.lax.fori_loop(0, count, body, (moved, rows))
+
+    @property
+    def width(self) -> int:
+        return sum(len(self.evaluator.graph.variables[var].avals) for var, _ in self.reports)
+
+    def _row(self, store: Store) -> jax.Array:
+        """One iteration's metrics, reduced over the environments."""
+        row = []
+        for var, how in self.reports:
+            for leaf in store[var]:
+                total = jnp.sum(leaf).astype(jnp.result_type(float))
+                row.append(jax.lax.psum(total, SHARDS) if how == "sum" and len(self.place.devices) > 1 else total)
+        return jnp.stack(row) if row else jnp.zeros((0,))
+
+
+@dataclass(frozen=True)
+class Executable:
+    """A program for one replica, ready to be interpreted."""
+
+    start: tuple[Any, ...]
+    body: tuple[Any, ...]
+    fused: Fused | None
+    clock: Clock
+
+
+def compile_program(
+    graph: Graph,
+    program: Program,
+    place: Place,
+    replica: int,
+    cut: Cut,
+    announce: Callable[[str], None],
+    compiled: bool = True,
+) -> Executable:
+    """Cut a program into blocks for one replica. Nothing is compiled before a block is first called.
+
+    With `compiled` false every node is a step of its own, run as it stands: slow, but a debugger can follow it.
+    """
+    steps = (*program.start, *program.body)
+    evaluator = Evaluator(graph, cut, steps)
+    clock = Clock()
+    sent = _sent(steps)
+    state = (evaluator.exposed(program.body) & evaluator.owned) - sent
+
+    def block(kind: type[Block], run: Sequence[Step], outs: Sequence[str]) -> Block:
+        return kind(evaluator, place, replica, tuple(run), tuple(sorted(outs)), tuple(state), announce, clock)
+
+    def blocks(items: Sequence[Step], after: frozenset[str]) -> tuple[Any, ...]:
+        """Group `items`; `after` is what is read once they are done, a next round included."""
+        out: list[Any] = []
+        run: list[Step] = []
+
+        def close(rest: Sequence[Step]) -> None:
+            if run:
+                written = frozenset().union(*(evaluator.raw_writes(step) for step in run))
+                wanted = after | evaluator.exposed(rest)
+                out.append(block(Block, run, written & wanted))
+                run.clear()
+
+        for position, item in enumerate(items):
+            if isinstance(item, Node) and not compiled:
+                out.append(Plain(evaluator, replica, item))
+                continue
+            if compiled and _compilable(item):
+                run.append(item)
+                continue
+            close(items[position:])
+            if isinstance(item, Rounds):
+                inner_after = after | evaluator.exposed(items[position + 1 :])
+                needed = inner_after | evaluator.exposed(item.body) | {o.inner for o in item.outputs}
+                out.append(Loop(item.name, item.count, blocks(item.body, needed), item.outputs))
+            else:
+                out.append(item)
+        close(())
+        return tuple(out)
+
+    reports = [(report.var, report.how) for report in graph.reports if report.var in program.reports]
+    around = evaluator.exposed(program.body) | state
+    fused = None
+    if compiled and program.body and all(map(_compilable, program.body)):
+        fused = block(Fused, program.body, ())
+        assert isinstance(fused, Fused)
+        fused.reports = tuple(reports)
+    body = blocks(program.body, around | {var for var, _ in reports})
+    return Executable(blocks(program.start, around), body, fused, clock)
+
+
+def _compilable(step: Step) -> bool:
+    if isinstance(step, Rounds):
+        return all(map(_compilable, step.body))
+    return not isinstance(step, (Send, Recv))
+
+
+def _sent(steps: Sequence[Step]) -> frozenset[str]:
+    """Variables whose buffers another fragment may still hold, so that they must not be donated."""
+    found: frozenset[str] = frozenset()
+    for step in steps:
+        if isinstance(step, Send):
+            found |= set(step.wire.vars)
+        elif isinstance(step, Rounds):
+            found |= _sent(step.body)
+    return found

@@ -1,0 +1,176 @@
+"""What a piece of a program computes, as a pure function of a store of variables. Everything here is traced.
+
+A store maps a variable's name to the tuple of its leaves. A fragment that owns a state does not keep the state's
+views (such as the policy): it takes them from the state when a node reads them.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import jaxpr_as_fun
+
+from motet.flow.batch import SHARDS
+from motet.flow.graph import Cut, Graph, Node
+from motet.plan.project import Recv, Rounds, Send, Step
+
+Store = dict[str, tuple[Any, ...]]
+
+
+class Evaluator:
+    """One fragment's way of reading a graph."""
+
+    def __init__(self, graph: Graph, cut: Cut, steps: Sequence[Step]):
+        self.graph, self.cut = graph, cut
+        self.owned = frozenset().union(*(self.raw_writes(step) for step in steps)) - set(graph.views)
+
+    # What reads and writes what.
+
+    def raw_writes(self, step: Step) -> frozenset[str]:
+        if isinstance(step, Node):
+            return frozenset(step.writes)
+        if isinstance(step, Rounds):
+            inside = frozenset().union(*(self.raw_writes(child) for child in step.body))
+            return inside | {out.name for out in step.outputs}
+        return frozenset(step.wire.vars) if isinstance(step, Recv) else frozenset()
+
+    def local(self, var: str) -> str:
+        """The variable of the store that holds `var`: its own, or the state that it is a view of."""
+        view = self.graph.views.get(var)
+        return view.of if view and view.of in self.owned else var
+
+    def writes(self, step: Step) -> frozenset[str]:
+        return frozenset(var for var in self.raw_writes(step) if self.local(var) == var)
+
+    def reads(self, step: Step) -> frozenset[str]:
+        """What `step` needs from before it."""
+        if isinstance(step, Node):
+            return frozenset(map(self.local, step.reads))
+        if isinstance(step, Rounds):
+            return self.exposed(step.body)
+        return frozenset(step.wire.vars) if isinstance(step, Send) else frozenset()
+
+    def exposed(self, steps: Iterable[Step]) -> frozenset[str]:
+        reads: set[str] = set()
+        done: set[str] = set()
+        for step in steps:
+            reads |= self.reads(step) - done
+            done |= self.writes(step)
+        return frozenset(reads)
+
+    def keyed(self, steps: Iterable[Step]) -> list[str]:
+        """The nodes below that draw random numbers."""
+        names = []
+        for step in steps:
+            if isinstance(step, Rounds):
+                names += self.keyed(step.body)
+            elif isinstance(step, Node) and _uses_key(step.code[self.cut]):
+                names.append(step.name)
+        return names
+
+    # What it computes.
+
+    def run(
+        self,
+        steps: Sequence[Step],
+        store: Mapping[str, Any],
+        keys: Mapping[str, Any],
+        part: Any,
+        index: Any,
+        live: frozenset[str],
+    ) -> Store:
+        """Run `steps` in order -> the store with what they wrote. `live` is what is needed afterwards."""
+        store = dict(store)
+        for position, step in enumerate(steps):
+            later = live | self.exposed(steps[position + 1 :])
+            if isinstance(step, Node):
+                store.update(self.node(step, store, keys, part, index))
+            elif isinstance(step, Rounds):
+                store.update(self.rounds(step, store, keys, part, later))
+        return store
+
+    def node(self, node: Node, store: Mapping[str, Any], keys: Mapping[str, Any], part: Any, index: Any) -> Store:
+        code = node.code[self.cut]
+        key = keys.get(node.name)
+        if key is None and hasattr(code, "jaxpr"):
+            key = jax.random.key(0)  # never looked at
+        leaves = [leaf for var in node.reads for leaf in self.read(store, var)]
+        results = list(_function(code)(key, part, index, *leaves))
+        written: Store = {}
+        for var in (self.graph.variables[name] for name in node.writes if name not in self.graph.views):
+            mine, results = results[: len(var.avals)], results[len(var.avals) :]
+            if var.mean and self.cut.shards > 1:
+                mine = [
+                    leaf if axis is not None else jax.lax.pmean(leaf, SHARDS)
+                    for leaf, axis in zip(mine, var.axes, strict=True)
+                ]
+            written[var.name] = tuple(mine)
+        return written
+
+    def read(self, store: Mapping[str, Any], var: str) -> tuple[Any, ...]:
+        held = self.local(var)
+        return store[var] if held == var else tuple(jaxpr_as_fun(self.graph.views[var].code)(*store[held]))
+
+    def rounds(self, loop: Rounds, store: Store, keys: Mapping[str, Any], part: Any, live: frozenset[str]) -> Store:
+        """A loop as one `scan`. Only what is read before it is written, or afterwards, is carried along."""
+        inside = frozenset().union(*(self.writes(step) for step in loop.body))
+        carried = sorted(inside & (self.exposed(loop.body) | live))
+        outputs = [out for out in loop.outputs if out.name in live]
+        needed = frozenset(carried) | {self.local(out.inner) for out in outputs}
+        # All rounds' keys are drawn at once, outside of the loop: cheaper than one small hash a round.
+        indices = jnp.arange(loop.count, dtype=jnp.int32)
+        round_keys = {name: fold_each(keys[name], indices) for name in self.keyed(loop.body)}
+
+        def body(carry: Store, now: Any) -> tuple[Store, Any]:
+            index, keys_now = now
+            after = self.run(loop.body, {**store, **carry}, keys_now, part, index, needed)
+            return {name: after[name] for name in carried}, [after[out.inner] for out in outputs]
+
+        first = {name: store[name] if name in store else self._blank(name) for name in carried}
+        last, rows = jax.lax.scan(body, first, (indices, round_keys))
+        return {
+            **last,
+            **{out.name: tuple(map(REDUCE[out.how], leaves)) for out, leaves in zip(outputs, rows, strict=True)},
+        }
+
+    def _blank(self, name: str) -> tuple[Any, ...]:
+        return tuple(jnp.zeros(aval.shape, aval.dtype) for aval in self.graph.variables[name].local(self.cut.parts))
+
+
+REDUCE = {
+    "stack": lambda rows: rows,
+    "sum": lambda rows: jnp.sum(rows, 0, dtype=jnp.int32 if rows.dtype == bool else rows.dtype),
+    "mean": lambda rows: jnp.mean(rows, 0),
+}
+"""What becomes of the rounds of a loop's output, stacked as rows."""
+
+
+def node_keys(root: jax.Array, names: Iterable[str], path: Sequence[Any]) -> dict[str, jax.Array]:
+    """The key of each node in one round: fold_in(root, node, round of the outermost loop, ..., innermost)."""
+    keys = {}
+    for name in names:
+        key = jax.random.fold_in(root, zlib.crc32(name.encode()))
+        for index in path:
+            key = jax.random.fold_in(key, index)
+        keys[name] = key
+    return keys
+
+
+def fold_each(key: jax.Array, indices: jax.Array) -> jax.Array:
+    return jax.vmap(lambda index: jax.random.fold_in(key, index))(indices)
+
+
+def _function(code: Any) -> Any:
+    """A node's code as a function; a plain function (of a graph that was not traced) is one already."""
+    return jaxpr_as_fun(code) if hasattr(code, "jaxpr") else code
+
+
+def _uses_key(code: Any) -> bool:
+    if not hasattr(code, "jaxpr"):
+        return False
+    key = code.jaxpr.invars[0]
+    return any(key is var for eqn in code.jaxpr.eqns for var in eqn.invars) or key in code.jaxpr.outvars

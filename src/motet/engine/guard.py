@@ -1,0 +1,69 @@
+"""Numbers that are no longer finite: when and where it happened, and the last state that was."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motet.engine.report import Columns
+from motet.errors import Diverged
+from motet.flow.graph import Graph
+
+
+class Guard:
+    """Looks at every metric of every iteration, and at the learner state from time to time."""
+
+    def __init__(self, graph: Graph, columns: Columns, interval: float = 1.0):
+        self.learner, self.columns, self.interval = graph.variables["learner"], columns, interval
+        self.steps = graph.steps_per_iteration
+        self.good: tuple[int, tuple[Any, ...]] | None = None
+        self.last = -float("inf")
+        self.lock = threading.Lock()
+
+    def rows(self, first: int, rows: np.ndarray) -> None:
+        """Raise `Diverged` at the first iteration with a metric that is not finite."""
+        if np.isfinite(rows).all():
+            return
+        row, column = (int(place[0]) for place in np.nonzero(~np.isfinite(rows)))
+        iteration, value = first + row, rows[row, column]
+        raise Diverged(
+            f"The metric {self.columns.names[column]!r} of node {self.columns.nodes[column]!r} became {value} in "
+            f"iteration {iteration}, within the first {(iteration + 1) * self.steps:,} steps. {self._kept()}",
+            iteration,
+        )
+
+    def look(self, iteration: int, leaves: tuple[Any, ...], force: bool = False) -> None:
+        """Check the learner state after `iteration` iterations and keep a copy, unless one was kept just now."""
+        now = time.monotonic()
+        if not force and now - self.last < self.interval:
+            return
+        fine = [bool(each) for each in _finite(leaves)]
+        if not all(fine):
+            paths = jax.tree_util.tree_flatten_with_path(self.learner.unpack(leaves))[0]
+            where = jax.tree_util.keystr(paths[fine.index(False)][0])
+            raise Diverged(
+                f"The learner state is no longer finite at {where} after iteration {iteration - 1}, within the first "
+                f"{iteration * self.steps:,} steps. {self._kept()}",
+                iteration - 1,
+            )
+        with self.lock:
+            self.good, self.last = (iteration, jax.tree.map(np.array, leaves)), now
+
+    def _kept(self) -> str:
+        with self.lock:
+            if self.good is None:
+                return "No earlier state was kept. Try a lower learning rate or a smaller gradient norm."
+            return (
+                f"The last good state, after iteration {self.good[0] - 1}, is kept. "
+                "Try a lower learning rate or a smaller gradient norm."
+            )
+
+
+@jax.jit
+def _finite(leaves: tuple[Any, ...]) -> list[jax.Array]:
+    return [jnp.all(jnp.isfinite(leaf)) for leaf in leaves]

@@ -1,0 +1,246 @@
+"""The local engine: a thread for each replica of each fragment, each with its own device.
+
+Its serial twin runs the same programs in one thread, one replica at a time: for tests and debuggers. A plan of
+one fragment needs neither; its iterations are compiled together and called many at a time.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import jax
+import numpy as np
+
+from motet.engine.channels import Wiring
+from motet.engine.compile import CHUNK, compile_program
+from motet.engine.guard import Guard
+from motet.engine.place import Place, assign
+from motet.engine.replica import Replica, Waits
+from motet.engine.report import Collector, Columns
+from motet.engine.supervise import Supervisor
+from motet.errors import Diverged, Stopped
+from motet.flow.graph import Graph
+from motet.plan.plan import Plan
+from motet.plan.project import Program, project, wires
+
+Mode = Literal["threads", "serial"]
+
+
+class Watcher(Protocol):
+    """Whoever wants to know how a run goes."""
+
+    def status(self, text: str) -> None: ...
+    def rows(self, first: int, rows: np.ndarray) -> None: ...
+
+
+@dataclass(frozen=True)
+class Flown:
+    """What went over one link between two fragments, all iterations together."""
+
+    link: str
+    source: str
+    target: str
+    messages: int
+    bytes: int
+    lags: Mapping[int, int]
+    """How many values were that many iterations old when they were read."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run leaves behind."""
+
+    iterations: int
+    stores: Mapping[str, list[Mapping[str, tuple[Any, ...]]]]
+    """Fragment -> the variables of each of its replicas."""
+    flown: tuple[Flown, ...]
+    compile_seconds: float
+    columns: Columns
+
+
+@dataclass
+class Run:
+    """One run of a checked plan."""
+
+    graph: Graph
+    plan: Plan
+    seed: int
+    devices: Sequence[Any]
+    watcher: Watcher
+    mode: Mode = "threads"
+    compiled: bool = True
+    timeout: float = 600.0
+    delay: Callable[[str], None] | None = None
+    """Called by each replica before each iteration; tests use it to disturb the schedule."""
+    programs: Mapping[str, Program] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.programs = project(self.graph, self.plan)
+        self.supervisor = Supervisor(self.timeout)
+        self.columns = Columns(self.graph)
+        self.guard = Guard(self.graph, self.columns) if "learner" in self.graph.variables else None
+        all_wires = [wire for p in self.programs.values() for wire, _ in wires((*p.start, *p.body))]
+        self.wiring = Wiring(self.graph, self.plan, all_wires, self.supervisor)
+        parts = {var: self.plan.fragments[p.fragment].replicas for p in self.programs.values() for var in p.reports}
+        self.collector = Collector(self.graph, self.columns, parts, self._rows)
+        self.replicas = [
+            self._replica(name, index, place)
+            for name, places in assign(self.plan, self.devices).items()
+            for index, place in enumerate(places)
+        ]
+
+    def _replica(self, fragment: str, index: int, place: Place) -> Replica:
+        program, count = self.programs[fragment], self.plan.fragments[fragment].replicas
+        name = fragment if count == 1 else f"{fragment}[{index}]"
+
+        def announce(what: str) -> None:
+            self.supervisor.announce(name, what)
+            self.watcher.status(f"{name}: {what}" if len(self.plan.fragments) > 1 else what)
+
+        cut = self.plan.fragments[fragment].cut
+        executable = compile_program(self.graph, program, place, index, cut, announce, self.compiled)
+        root = place.put(jax.random.key(self.seed)) if self.compiled else jax.random.key(self.seed)
+        return Replica(name, fragment, index, place, executable, self.wiring, root, program.reports, self._report)
+
+    def __call__(self, iterations: int) -> Outcome:
+        """Run to the end, or raise the first error. Whatever happens, no thread is left running."""
+        (first, *others) = self.replicas
+        try:
+            if not others and first.executable.fused is not None:
+                self._run_fused(first, iterations)
+            elif self.mode == "serial":
+                self._run_serial(iterations)
+            else:
+                self._run_threads(iterations)
+        except Diverged as error:
+            raise Diverged(str(error), error.iteration, self.guard and self.guard.good) from None
+        return self.outcome(iterations)
+
+    # Three ways to drive the same replicas.
+
+    def _run_fused(self, replica: Replica, iterations: int) -> None:
+        for _ in replica.start():
+            pass
+        count, done = 1, 0
+        while done < iterations:
+            count = min(count, iterations - done, CHUNK)
+            start = time.perf_counter()
+            warm = replica.executable.fused is not None and replica.executable.fused.compiled is not None
+            rows = replica.iterate_many(count)
+            self._rows(done, rows)
+            done += count
+            self._look(replica, force=done == iterations)
+            if warm:  # aim at a call every quarter of a second
+                count = max(1, min(2 * count, int(0.25 * count / (time.perf_counter() - start))))
+
+    def _run_serial(self, iterations: int) -> None:
+        order = random.Random(self.seed)
+        waiting: dict[str, Any] = {}
+        alive = {replica.name: self._drive(replica, iterations) for replica in self.replicas}
+        while alive:
+            ready = [name for name in alive if name not in waiting or waiting[name].ready()]
+            if not ready:
+                name = next(iter(alive))
+                raise self.supervisor.stalled(name, waiting[name])
+            name = order.choice(ready)
+            try:
+                waiting[name] = next(alive[name])
+            except StopIteration:
+                del alive[name]
+                waiting.pop(name, None)
+
+    def _run_threads(self, iterations: int) -> None:
+        threads = [
+            threading.Thread(target=self._thread, args=(replica, iterations), name=f"motet {replica.name}", daemon=True)
+            for replica in self.replicas
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            while any(thread.is_alive() for thread in threads):
+                for thread in threads:
+                    thread.join(0.1)
+        except BaseException as error:  # Ctrl-C included
+            self.supervisor.fail(error)
+            raise
+        finally:
+            self.supervisor.stop()
+            for thread in threads:
+                thread.join()
+        if self.supervisor.error is not None:
+            raise self.supervisor.error
+
+    def _thread(self, replica: Replica, iterations: int) -> None:
+        try:
+            with jax.default_device(replica.place.devices[0]):
+                for wait in self._drive(replica, iterations):
+                    self.supervisor.wait(replica.name, wait)
+            self.supervisor.announce(replica.name, "done")
+        except Stopped:
+            pass
+        except BaseException as error:
+            error.add_note(f"(raised in {replica.name} on {replica.place.devices[0]}, iteration {replica.iteration})")
+            self.supervisor.fail(error)
+
+    def _drive(self, replica: Replica, iterations: int) -> Waits:
+        yield from replica.start()
+        for _ in range(iterations):
+            if self.delay is not None:
+                self.delay(replica.name)
+            if self.supervisor.stopped:
+                raise Stopped(f"{replica.name} was stopped")
+            yield from replica.iterate()
+            self._look(replica)
+        self._look(replica, force=True)
+
+    # What becomes of what they report.
+
+    def _report(self, replica: Replica, iteration: int, values: Mapping[str, tuple[Any, ...]]) -> None:
+        self.collector.add(iteration, values)
+
+    def _rows(self, first: int, rows: np.ndarray) -> None:
+        if self.guard is not None:
+            self.guard.rows(first, rows)
+        self.watcher.rows(first, rows)
+
+    def _look(self, replica: Replica, force: bool = False) -> None:
+        if self.guard is not None and "learner" in replica.store:
+            self.guard.look(replica.iteration, replica.store["learner"], force)
+
+    def outcome(self, iterations: int) -> Outcome:
+        stores: dict[str, list[Mapping[str, tuple[Any, ...]]]] = {}
+        for replica in self.replicas:
+            stores.setdefault(replica.fragment, []).append(replica.store)
+        flown: dict[tuple[str, str, str], Flown] = {}
+        for (wire, _, _), channel in self.wiring.channels.items():
+            if wire.loop in ("run", "prefill") or wire.loop.startswith("prefill/"):
+                continue
+            name = (wire.link, wire.source, wire.target)
+            old = flown.get(name, Flown(*name, 0, 0, {}))
+            lags = self.wiring.seen[wire].lags or old.lags
+            flown[name] = Flown(*name, old.messages + channel.messages, old.bytes + channel.bytes, lags)
+        seconds = max(replica.executable.clock.compiling for replica in self.replicas)
+        return Outcome(iterations, stores, tuple(flown.values()), seconds, self.columns)
+
+
+def gather(graph: Graph, outcome: Outcome, name: str) -> Any:
+    """A variable's final value with all environments in one piece, on the host."""
+    var = graph.variables[name]
+    for stores in outcome.stores.values():
+        if all(name in store for store in stores):
+            leaves = []
+            for position, axis in enumerate(var.axes):
+                parts = [np.asarray(store[name][position]) for store in stores]
+                leaves.append(parts[0] if axis is None else np.concatenate(parts, axis))
+            return var.unpack(tuple(leaves))
+    raise KeyError(name)
+
+
+def virtual_devices(count: int) -> None:
+    """Make one CPU appear as `count` devices. It must come before anything else uses JAX's devices."""
+    jax.config.update("jax_num_cpu_devices", count)

@@ -1,0 +1,54 @@
+"""Where one replica of a fragment runs: a device, or a mesh of several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec, SingleDeviceSharding
+
+from motet.flow.batch import SHARDS
+from motet.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class Place:
+    """The devices of one replica."""
+
+    devices: tuple[Any, ...]
+
+    @cached_property
+    def mesh(self) -> jax.sharding.Mesh:
+        return jax.make_mesh((len(self.devices),), (SHARDS,), axis_types=(AxisType.Auto,), devices=self.devices)
+
+    def spec(self, axis: int | None) -> PartitionSpec:
+        return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, SHARDS)
+
+    def sharding(self, axis: int | None) -> jax.sharding.Sharding:
+        """How a leaf whose environments are on `axis` lies on these devices."""
+        if len(self.devices) == 1:
+            return SingleDeviceSharding(self.devices[0])
+        return NamedSharding(self.mesh, self.spec(axis))
+
+    def put(self, leaf: Any, axis: int | None = None) -> jax.Array:
+        return jax.device_put(leaf, self.sharding(axis))
+
+
+def assign(plan: Plan, devices: Sequence[Any]) -> Mapping[str, list[Place]]:
+    """Fragment -> the place of each replica. Fragments without a place take devices in turn."""
+    places: dict[str, list[Place]] = {}
+    turn = 0
+    for name, fragment in plan.fragments.items():
+        first = turn if fragment.place is None else int(fragment.place.partition(":")[2])
+        places[name] = []
+        for replica in range(fragment.replicas):
+            start = first + replica * fragment.shards
+            places[name].append(
+                Place(tuple(devices[(start + shard) % len(devices)] for shard in range(fragment.shards)))
+            )
+        if fragment.place is None:
+            turn += fragment.replicas * fragment.shards
+    return places

@@ -1,0 +1,120 @@
+"""One replica of one fragment, interpreting its program.
+
+`Replica.run` is a generator: it yields a `Wait` whenever it cannot go on. A thread answers by blocking; the
+serial engine by letting another replica go on. Both run the same programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from motet.engine.channels import Version, Wiring
+from motet.engine.compile import Executable, Loop
+from motet.engine.evaluate import REDUCE, Store
+from motet.engine.place import Place
+from motet.engine.supervise import Wait
+from motet.plan.project import Recv, Send, Wire
+
+Waits = Generator[Wait, None, None]
+
+
+@dataclass
+class Replica:
+    """The state of one replica, and how it runs."""
+
+    name: str
+    fragment: str
+    index: int
+    place: Place
+    executable: Executable
+    wiring: Wiring
+    root: jax.Array
+    reports: tuple[str, ...]
+    on_report: Callable[[Replica, int, Mapping[str, tuple[Any, ...]]], None]
+    store: Store = field(default_factory=dict)
+    iteration: int = 0
+
+    def start(self) -> Waits:
+        """Make the first state."""
+        yield from self._steps(self.executable.start, (), 1)
+
+    def iterate(self) -> Waits:
+        """One training iteration."""
+        yield from self._steps(self.executable.body, (self.iteration,), None)
+        self.iteration += 1
+        self.on_report(self, self.iteration - 1, {name: self.store.pop(name) for name in self.reports})
+
+    def iterate_many(self, count: int) -> Any:
+        """Many iterations of a program that sends and receives nothing -> a row of metrics for each."""
+        assert self.executable.fused is not None
+        written, rows = self.executable.fused.many(self.store, self.root, self.iteration, count)
+        self.store.update(written)
+        self.iteration += count
+        return rows
+
+    def _steps(self, steps: tuple[Any, ...], path: Version, rounds: int | None) -> Waits:
+        """Interpret one round; `rounds` is how many the loop around it has, None for the outermost."""
+        for step in steps:
+            if isinstance(step, Loop):
+                yield from self._loop(step, path)
+            elif isinstance(step, Send):
+                if not (step.wire.carried and rounds is not None and path[-1] == rounds - 1):
+                    yield from self._send(step.wire, path)
+            elif isinstance(step, Recv):
+                yield from self._receive(step.wire, path)
+            else:
+                self.store.update(step(self.store, self.root, path))
+
+    def _loop(self, loop: Loop, path: Version) -> Waits:
+        rows: dict[str, list[tuple[Any, ...]]] = {out.name: [] for out in loop.outputs}
+        for index in range(loop.count):
+            yield from self._steps(loop.body, (*path, index), loop.count)
+            for out in loop.outputs:
+                rows[out.name].append(self.store[out.inner])
+        for out in loop.outputs:
+            self.store[out.name] = _reduce(out.how, rows[out.name])
+
+    def _send(self, wire: Wire, path: Version) -> Waits:
+        for channel in self.wiring.outgoing(wire, self.index):
+            yield self.wiring.room(channel)
+            self.wiring.put(channel, path, self.store)
+
+    def _receive(self, wire: Wire, path: Version) -> Waits:
+        channels = self.wiring.incoming(wire, self.index)
+        if wire.lag == "latest":
+            if path[-1] == 0 or not all(channel.has_message() for channel in channels):
+                return  # keep what is held
+            received = [(channel, self.wiring.take(channel)) for channel in channels]
+        else:
+            due = _due(wire, path)
+            if due is None:
+                return
+            received = []
+            for channel in channels:
+                yield self.wiring.message(channel)
+                message = self.wiring.take(channel)
+                self.wiring.check(wire, message, due)
+                received.append((channel, message))
+        if len(path) == 1:
+            now = path[0] - (1 if wire.carried else 0)
+            for _, message in received:
+                self.wiring.seen[wire].add(now - message.version[0])
+        self.store.update(self.wiring.join(wire, self.place, received))
+
+
+def _due(wire: Wire, path: Version) -> Version | None:
+    """The round whose value is read now; None while the value from before the loop still serves."""
+    if not wire.carried:
+        return path
+    assert isinstance(wire.lag, int)
+    due = path[-1] - 1 - wire.lag
+    return None if due < 0 else (*path[:-1], due)
+
+
+def _reduce(how: Any, rows: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    return tuple(REDUCE[how](jnp.stack(leaves)) for leaves in zip(*rows, strict=True))

@@ -1,0 +1,56 @@
+"""Every error that motet raises on purpose: what was expected, what came, and what to change."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+
+class MotetError(Exception):
+    """The root of motet's own errors."""
+
+
+class UnknownName(MotetError, ValueError):
+    """A name that is in no list; the message suggests the nearest one."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]):
+        known = sorted(known)
+        by_lower = {each.lower(): each for each in known}
+        near = [by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)]
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        super().__init__(f"There is no {kind} {name!r}. {hint}Known: {', '.join(known)}.")
+
+
+class BadOption(MotetError, ValueError):
+    """An option outside its range."""
+
+
+class BadAlgorithm(MotetError, TypeError):
+    """A method of an algorithm gave something that its loop cannot use."""
+
+
+class BadPlan(MotetError, ValueError):
+    """A plan that does not fit its graph; `violations` lists every reason."""
+
+    def __init__(self, violations: Sequence[str]):
+        self.violations = tuple(violations)
+        count = f"{len(self.violations)} problem{'s' if len(self.violations) != 1 else ''}"
+        super().__init__("\n  - ".join([f"The plan cannot run; {count}, nothing was started:", *self.violations]))
+
+
+class Diverged(MotetError, ArithmeticError):
+    """A loss or a parameter is no longer finite. `result` holds the last good state."""
+
+    def __init__(self, message: str, iteration: int, result: Any = None):
+        super().__init__(message)
+        self.iteration = iteration
+        self.result = result
+
+
+class Stalled(MotetError, TimeoutError):
+    """A fragment waited longer than allowed; the message names who waits for whom."""
+
+
+class Stopped(MotetError):
+    """Raised inside a fragment when another fragment's error has ended the run."""

@@ -1,0 +1,1 @@
+"""The front end: an algorithm's loop as a graph."""

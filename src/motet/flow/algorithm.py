@@ -1,0 +1,127 @@
+"""What an algorithm's author writes: methods for one environment or one batch, and the loop that joins them."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import jax
+
+from motet.errors import BadAlgorithm, BadOption
+from motet.flow.spaces import Box, Discrete, Space
+
+if TYPE_CHECKING:
+    from motet.flow.trace import Flow
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What an algorithm is told of its task."""
+
+    observation_space: Space
+    action_space: Space
+    iterations: int
+    """How many training iterations the run will have (for schedules)."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Decision:
+    """What `act` returns for one environment."""
+
+    action: Any
+    memory: Any = ()
+    """What a recurrent policy carries to the next step; () for a feed-forward one."""
+    extras: Any = ()
+    """What learning wants to know later: log-probabilities, values."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Algorithm:
+    """A training loop. It holds no device, mesh, thread, queue, process or `jit`: a plan decides those."""
+
+    max_lag: ClassVar[int | None] = 0
+    """How many iterations old the acting policy may be and the algorithm still learn; None: any."""
+
+    action_spaces: ClassVar[tuple[type[Space], ...]] = (Discrete, Box)
+    """The kinds of actions it can choose."""
+
+    num_envs: int = field(default=8, metadata={"low": 1})
+    """Environments that act side by side."""
+
+    def bind(self, spec: Spec) -> Self:
+        """This algorithm for one task: a copy whose methods find the task in `self.spec`."""
+        if not isinstance(spec.action_space, self.action_spaces):
+            kinds = " or ".join(kind.__name__ for kind in self.action_spaces)
+            raise BadAlgorithm(
+                f"{type(self).__name__} chooses {kinds} actions, but this environment takes {spec.action_space}. "
+                "Choose another algorithm; `motet algorithms` shows which actions each one serves."
+            )
+        bound = copy.copy(self)
+        object.__setattr__(bound, "_spec", spec)
+        return bound
+
+    @property
+    def spec(self) -> Spec:
+        """The task that this algorithm was bound to."""
+        if "_spec" not in self.__dict__:
+            raise BadAlgorithm(f"{type(self).__name__} is not bound to a task; motet.train does that, or bind(spec).")
+        return self.__dict__["_spec"]
+
+    def init(self, key: jax.Array) -> Any:
+        """The first learner state: parameters, optimiser state, counters."""
+        raise NotImplementedError(f"{type(self).__name__} must define init(self, key)")
+
+    def policy(self, state: Any) -> Any:
+        """What acting needs of the learner state: the payload of the learner -> actor link."""
+        return state.params
+
+    def weights(self, state: Any) -> Any:
+        """What `call`ed methods need of the learner state; the policy's payload unless overridden."""
+        return self.policy(state)
+
+    def memory(self) -> Any:
+        """The memory of ONE environment at the start of an episode."""
+        return ()
+
+    def act(self, policy: Any, memory: Any, observation: Any, key: jax.Array) -> Decision:
+        """Decide for ONE environment while training."""
+        raise NotImplementedError(f"{type(self).__name__} must define act(self, policy, memory, observation, key)")
+
+    def exploit(self, policy: Any, memory: Any, observation: Any, key: jax.Array) -> Decision:
+        """Decide for ONE environment when the policy is evaluated or used; `act` unless overridden."""
+        return self.act(policy, memory, observation, key)
+
+    def loop(self, flow: Flow) -> None:
+        """One training iteration, top to bottom."""
+        raise NotImplementedError(f"{type(self).__name__} must define loop(self, flow)")
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+def option(default: Any, low: float | None = None, high: float | None = None, *, above: float | None = None) -> Any:
+    """A dataclass field with a default and a range that is checked when the algorithm is made."""
+    return field(default=default, metadata={"low": low, "high": high, "above": above})
+
+
+def check_ranges(algorithm: Algorithm) -> None:
+    """Raise one BadOption that names every field outside its range."""
+    problems = []
+    for each in fields(algorithm):
+        value = getattr(algorithm, each.name)
+        if value is None:
+            continue
+        low, high, above = (each.metadata.get(limit) for limit in ("low", "high", "above"))
+        wants = []
+        if low is not None and not value >= low:
+            wants.append(f"at least {low}")
+        if above is not None and not value > above:
+            wants.append(f"above {above}")
+        if high is not None and not value <= high:
+            wants.append(f"at most {high}")
+        if wants:
+            problems.append(f"{each.name} must be {' and '.join(wants)}, got {value}")
+    if problems:
+        raise BadOption(f"{type(algorithm).__name__}: " + "; ".join(problems))

@@ -1,0 +1,108 @@
+"""The environment node: what a JAX environment must offer, and how episodes end and begin again.
+
+A user's environment knows one environment and one episode. Everything that every environment needs alike is
+here, once: the map over the environment axis, time limits, same-step automatic reset that keeps the true final
+observation, and episode statistics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from motet.flow.spaces import Space
+
+
+class Environment:
+    """One environment written in JAX. Subclass it, set the three attributes, write `reset` and `step`.
+
+    `reset(key) -> (state, observation)` and `step(state, action, key) -> (state, observation, reward, terminated)`
+    are pure functions of one environment; `state` is any pytree of arrays. Time limits are motet's business.
+    """
+
+    observation_space: Space
+    action_space: Space
+    time_limit: int | None = None
+    """Steps after which an episode is cut off (truncated), or None."""
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    def reset(self, key: jax.Array) -> tuple[Any, Any]:
+        raise NotImplementedError(f"{self.name} must define reset(self, key) -> (state, observation)")
+
+    def step(self, state: Any, action: Any, key: jax.Array) -> tuple[Any, Any, jax.Array, jax.Array]:
+        raise NotImplementedError(
+            f"{self.name} must define step(self, state, action, key) -> (state, observation, reward, terminated)"
+        )
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Episode:
+    """The state of B environments, each in the middle of an episode."""
+
+    state: Any  # [B, ...] the environment's own
+    length: jax.Array  # [B] steps since the last reset
+    total: jax.Array  # [B] sum of rewards since the last reset
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Step:
+    """What one step of B environments gives. `observation` is what to act on next; after an episode's end it
+    already belongs to the new episode, while `next_observation` is the true final observation of the old one."""
+
+    observation: Any  # [B, ...]
+    next_observation: Any  # [B, ...]
+    reward: jax.Array  # [B]
+    terminated: jax.Array  # [B] bool: the task itself ended, nothing follows
+    truncated: jax.Array  # [B] bool: cut off, so the value of `next_observation` still counts
+    first: jax.Array  # [B] bool: `observation` opens a new episode
+    finished_return: jax.Array  # [B] the episode's return where it ended in this step, else 0
+    finished_length: jax.Array  # [B] likewise its length
+
+
+def begin(env: Environment, keys: jax.Array) -> tuple[Episode, Any, jax.Array]:
+    """Reset B environments -> (episode, observation [B, ...], first [B])."""
+    batch = keys.shape[0]
+    state, observation = jax.vmap(env.reset)(keys)
+    episode = Episode(state, jnp.zeros(batch, jnp.int32), jnp.zeros(batch))
+    return episode, observation, jnp.ones(batch, bool)
+
+
+def advance(env: Environment, episode: Episode, action: Any, keys: jax.Array) -> tuple[Episode, Step]:
+    """Step B environments, resetting in the same step those whose episode ended."""
+    keys_step = jax.vmap(lambda key: jax.random.fold_in(key, 0))(keys)
+    state, next_observation, reward, terminated = jax.vmap(env.step)(episode.state, action, keys_step)
+    reward = reward.astype(episode.total.dtype)
+    length, total = episode.length + 1, episode.total + reward
+    limit = env.time_limit
+    truncated = jnp.zeros_like(terminated) if limit is None else (length >= limit) & ~terminated
+    done = terminated | truncated
+
+    def renew() -> tuple[Any, Any]:
+        fresh = jax.vmap(lambda key: env.reset(jax.random.fold_in(key, 1)))(keys)
+        return jax.tree.map(lambda new, old: _where(done, new, old), fresh, (state, next_observation))
+
+    # Most steps end no episode at all: then no reset is computed.
+    state, observation = jax.lax.cond(jnp.any(done), renew, lambda: (state, next_observation))
+    step = Step(
+        observation=observation,
+        next_observation=next_observation,
+        reward=reward,
+        terminated=terminated,
+        truncated=truncated,
+        first=done,
+        finished_return=jnp.where(done, total, 0),
+        finished_length=jnp.where(done, length, 0),
+    )
+    return Episode(state, jnp.where(done, 0, length), jnp.where(done, 0, total)), step
+
+
+def _where(mask: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
+    return jnp.where(mask.reshape(mask.shape + (1,) * (new.ndim - 1)), new, old)

@@ -1,0 +1,194 @@
+"""Whether a plan fits a graph and a machine. Every violation is found before anything starts."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from motet.errors import BadPlan
+from motet.flow.graph import Graph, Loop, Node, walk, written
+from motet.plan.plan import REST, Plan
+from motet.plan.project import Cast
+
+
+def check(graph: Graph, plan: Plan, devices: int | None = None) -> None:
+    """Raise `BadPlan` with all violations, each naming the node, edge or fragment and what to change."""
+    found = violations(graph, plan, devices)
+    if found:
+        raise BadPlan(found)
+
+
+def violations(graph: Graph, plan: Plan, devices: int | None = None) -> list[str]:
+    """Everything that keeps `plan` from running `graph`; without `devices`, places are not looked at."""
+    found = [*_numbers(plan), *_claims(graph, plan)]
+    if found:  # the rest needs to know where each node is
+        return [*found, *_places(plan, devices)]
+    cast = Cast(graph, plan)
+    return [
+        *_writers(graph, cast),
+        *_replicated_state(graph, plan, cast),
+        *_division(graph, plan),
+        *_statistics(graph, plan, cast),
+        *_links(graph, plan, cast),
+        *_places(plan, devices),
+    ]
+
+
+def _numbers(plan: Plan) -> Iterator[str]:
+    if not plan.fragments:
+        yield 'the plan has no fragment; the smallest plan is {"all": Fragment(("*",))}'
+    for name, fragment in plan.fragments.items():
+        for what in ("replicas", "shards"):
+            value = getattr(fragment, what)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                yield f"fragment {name!r}: {what} must be a whole number of at least 1, got {value!r}"
+        if fragment.place is not None and _device(fragment.place) is None:
+            yield f'fragment {name!r}: place must look like "cpu:0", got {fragment.place!r}'
+    for name, link in plan.links.items():
+        whole = isinstance(link.lag, int) and not isinstance(link.lag, bool) and link.lag >= 0
+        if not whole and link.lag != "latest":
+            yield f'link {name!r}: lag must be 0, a whole number above it, or "latest", got {link.lag!r}'
+
+
+def _claims(graph: Graph, plan: Plan) -> Iterator[str]:
+    sites = graph.sites()
+    known = {REST, *sites, *(node.kind for node in sites.values())}
+    for name, fragment in plan.fragments.items():
+        for wanted in fragment.nodes:
+            if wanted not in known and wanted not in _KINDS:
+                near = difflib.get_close_matches(wanted, known, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                yield f"fragment {name!r} names the node {wanted!r}, which {graph.algorithm} does not have{hint}"
+    for site, found in plan.claims(graph).items():
+        if not found:
+            yield f'node {site!r} is in no fragment: name it in one, or put "*" into one to take all that is left'
+        if len(found) > 1:
+            yield f"node {site!r} is in {len(found)} fragments ({', '.join(found)}): leave it in one"
+
+
+_KINDS = ("act", "env", "call", "remember", "sample", "apply")
+
+
+def _writers(graph: Graph, cast: Cast) -> Iterator[str]:
+    writers: dict[str, dict[str, str]] = {}
+    for node in graph.nodes():
+        for var in node.writes:
+            writers.setdefault(var, {}).setdefault(cast.home[node.name], node.name)
+    for var, homes in writers.items():
+        if len(homes) > 1:
+            who = " and ".join(f"{node!r} in {home!r}" for home, node in homes.items())
+            yield f"state {var!r} is written in {len(homes)} fragments, by {who}: put its writers into one fragment"
+
+
+def _replicated_state(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
+    first = [node for node in graph.nodes() if node.kind == "init"]
+    for var in sorted(set().union(*(written(node) for node in first)) - set(graph.views)):
+        name = cast.owner[var]
+        if plan.fragments[name].replicas > 1 and not graph.variables[var].divisible:
+            yield (
+                f"state {var!r} belongs to all environments together, but fragment {name!r} has "
+                f"{plan.fragments[name].replicas} replicas, which would each keep their own: use shards instead of "
+                "replicas, or move its writer into a fragment of its own"
+            )
+
+
+def _division(graph: Graph, plan: Plan) -> Iterator[str]:
+    for name, fragment in plan.fragments.items():
+        parts = fragment.cut.parts
+        for what, count in graph.divisors:
+            if count % parts == 0:
+                continue
+            pieces = f"{fragment.replicas} replicas x {fragment.shards} shards"
+            if what == "the environments":
+                yield (
+                    f"fragment {name!r}: {count} environments do not divide by {pieces} = {parts}; choose a number of "
+                    f"environments that {parts} divides"
+                )
+            else:
+                yield (
+                    f"fragment {name!r}: node {what!r} draws from {count} block{'s' if count > 1 else ''} of "
+                    f"environments, which {pieces} = {parts} does not divide; use a number of pieces that divides {count}"
+                )
+        if all(count % parts == 0 for _, count in graph.divisors) and fragment.cut not in graph.cuts:
+            yield f"fragment {name!r}: the graph was not traced for {fragment.cut}; pass cuts=plan.cuts() to trace"
+
+
+def _statistics(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
+    """Means over a batch that no collective spans."""
+    for site in plan.per_replica:
+        if site not in graph.sites():
+            yield f"per_replica names {site!r}, which is no node of {graph.algorithm}; its nodes are {list(graph.sites())}"
+    for node in graph.sites().values():
+        name = cast.home[node.name]
+        replicas = plan.fragments[name].replicas
+        if replicas == 1 or node.name in plan.per_replica:
+            continue
+        partial = [v for v in node.reads if graph.variables[v].mean and cast.owner[v] == name]
+        why = (
+            "computes a statistic over the batch"
+            if node.statistic
+            else f"reads the mean {partial[0]!r}"
+            if partial
+            else ""
+        )
+        if why:
+            yield (
+                f"node {node.name!r} {why}, but the {replicas} replicas of fragment {name!r} each see their own share "
+                f"and no collective joins them: use shards, or accept it with per_replica=({node.name!r},)"
+            )
+
+
+def _links(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
+    level: dict[str, list[bool]] = {}
+    for loop in (item for item, _ in walk(graph.root) if isinstance(item, Loop)):
+        for wire in cast.wires_of(loop):
+            level.setdefault(wire.link, []).append(wire.carried and loop is graph.iteration)
+    for name, link in plan.links.items():
+        if name not in level:
+            cut = ", ".join(sorted(level)) or "none, since nothing is cut"
+            if link.lag:
+                yield f"link {name!r} is cut nowhere by this plan, so it cannot lag; the links that are cut: {cut}"
+            elif name not in {var.link for var in graph.variables.values()}:
+                yield f"link {name!r} is for no value of {graph.algorithm}; the links that are cut: {cut}"
+            continue
+        if link.lag not in (0, "latest") and not any(level[name]):
+            yield (
+                f"link {name!r} cannot lag: its value is read in the round that writes it, so there is none from before. "
+                "Put the lag on a link that goes back to the start of the loop, such as 'policy'"
+            )
+        limit = graph.max_lag
+        if limit is not None and (link.lag == "latest" or (isinstance(link.lag, int) and link.lag > limit)):
+            bound = "has no bound" if link.lag == "latest" else f"is {link.lag}"
+            yield (
+                f"link {name!r}: its lag {bound}, but {graph.algorithm} learns from a lag of at most {limit}: lower the "
+                "lag or choose an algorithm that corrects for it"
+            )
+
+
+def _places(plan: Plan, devices: int | None) -> Iterator[str]:
+    if devices is None:
+        return
+    for name, fragment in plan.fragments.items():
+        if not isinstance(fragment.shards, int) or not isinstance(fragment.replicas, int):
+            continue
+        first = _device(fragment.place) if fragment.place else None
+        if first is not None and first + fragment.replicas * fragment.shards > devices:
+            last = first + fragment.replicas * fragment.shards - 1
+            yield f"fragment {name!r} takes devices {first} to {last}, but there are {devices} {_advice(last + 1)}"
+        elif first is None and fragment.shards > devices:
+            yield f"fragment {name!r} needs {fragment.shards} devices, but there are {devices} {_advice(fragment.shards)}"
+
+
+def _advice(count: int) -> str:
+    return f"(on a CPU, ask for more with --devices {count} or motet.virtual_devices({count}))"
+
+
+def _device(place: str) -> int | None:
+    platform, _, index = place.partition(":") if isinstance(place, str) else ("", "", "")
+    return int(index) if platform and index.isdigit() else None
+
+
+def node_table(graph: Graph, plan: Plan) -> dict[str, list[Node]]:
+    """Fragment -> the sites it runs."""
+    home = plan.homes(graph)
+    return {name: [n for n in graph.sites().values() if home[n.name] == name] for name in plan.fragments}

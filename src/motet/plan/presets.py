@@ -1,0 +1,57 @@
+"""Plans that have a name. Each is a function that returns a value; none knows an algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from motet.errors import UnknownName
+from motet.plan.plan import Fragment, Lag, Link, Plan
+
+
+def anakin(shards: int = 1) -> Plan:
+    """Nothing is cut: the whole loop is one compiled program, sharded over devices."""
+    return Plan({"all": Fragment(("*",), shards=shards)}, name="anakin")
+
+
+def multi_learner(learners: int = 2) -> Plan:
+    """Every learner has environments of its own; gradients are averaged by a collective."""
+    return Plan({"learners": Fragment(("*",), shards=learners)}, name="multi_learner")
+
+
+def coarse(actors: int = 2, learners: int = 1, lag: Lag = 0) -> Plan:
+    """Actors send whole rollouts to the learner, and get its policy back once an iteration."""
+    return Plan(
+        {"actors": Fragment(("act", "env"), replicas=actors), "learner": Fragment(("*",), shards=learners)},
+        {"policy": Link(lag)},
+        name="coarse",
+    )
+
+
+def fine(environments: int = 2, learners: int = 1) -> Plan:
+    """Workers only step environments; one place decides for all of them at every step."""
+    return Plan(
+        {"environments": Fragment(("env",), replicas=environments), "learner": Fragment(("*",), shards=learners)},
+        name="fine",
+    )
+
+
+def central(workers: int = 2, lag: Lag = 0, per_replica: tuple[str, ...] = ()) -> Plan:
+    """Workers act and compute gradients; a server averages and applies them."""
+    return Plan(
+        {"workers": Fragment(("*",), replicas=workers), "server": Fragment(("apply",))},
+        {"policy": Link(lag), **({"weights": Link(lag)} if lag else {})},
+        per_replica=per_replica,
+        name="central",
+    )
+
+
+PRESETS: dict[str, Callable[..., Plan]] = {
+    preset.__name__: preset for preset in (anakin, multi_learner, coarse, fine, central)
+}
+
+
+def preset(name: str, **options: object) -> Plan:
+    """The preset of that name."""
+    if name not in PRESETS:
+        raise UnknownName("preset", name, PRESETS)
+    return PRESETS[name](**options)

@@ -1,0 +1,193 @@
+"""Endpoint projection: from one loop and a plan to one program for each fragment.
+
+The loop nest is walked from the outside in. At each loop, after each child that writes a variable, look at every
+other fragment that reads it:
+
+- forward: it reads the value in a later child of the same round, before it is written again: the writer sends
+  right after that child, the reader receives at the same point;
+- carried: else, it reads the value early in the next round: the writer sends after that child in every round but
+  the last, the reader receives at the start of every round but the first.
+
+A child loop reads what it reads before writing, and writes what it writes, so the same two cases serve every
+level. The outermost loop has no last round as far as its programs know; there a lag of k lets the reader keep the
+value it had at the start for k rounds more, so k + 1 messages are in flight between two rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from motet.flow.graph import Graph, Item, Loop, Node, Output, written
+from motet.plan.plan import Lag, Plan
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A one-way connection between two fragments at one point of the loop nest."""
+
+    link: str
+    source: str
+    target: str
+    vars: tuple[str, ...]
+    loop: str
+    """The loop in whose rounds it is used."""
+    child: int
+    carried: bool
+    lag: Lag = 0
+
+    @property
+    def name(self) -> str:
+        arrow = f"{self.link}: {self.source} -> {self.target}"
+        return f"{arrow} in {self.loop}" + (", carried" if self.carried else "")
+
+
+@dataclass(frozen=True)
+class Send:
+    wire: Wire
+
+
+@dataclass(frozen=True)
+class Recv:
+    wire: Wire
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """A loop of a program."""
+
+    name: str
+    count: int
+    body: tuple[Step, ...]
+    outputs: tuple[Output, ...] = ()
+    rate: str = "update"
+
+
+Step = Node | Rounds | Send | Recv
+
+
+@dataclass(frozen=True)
+class Program:
+    """What one fragment does: first `start`, once, then `body` in every iteration."""
+
+    fragment: str
+    start: tuple[Step, ...]
+    body: tuple[Step, ...]
+    reports: tuple[str, ...] = field(default=())
+
+
+def project(graph: Graph, plan: Plan) -> dict[str, Program]:
+    """The program of every fragment of a plan that `check` accepts."""
+    cast = Cast(graph, plan)
+    programs = {}
+    for name in plan.fragments:
+        *start, iteration = cast.steps(graph.root, name, keep_empty=True)
+        assert isinstance(iteration, Rounds)
+        reports = tuple(report.var for report in graph.reports if cast.owner[report.var] == name)
+        programs[name] = Program(name, tuple(start), iteration.body, reports)
+    return programs
+
+
+def wires(steps: Iterable[Step], around: tuple[Rounds, ...] = ()) -> Iterator[tuple[Wire, tuple[Rounds, ...]]]:
+    """Every wire that a program sends on, with the loops around the sending."""
+    for step in steps:
+        if isinstance(step, Send):
+            yield step.wire, around
+        elif isinstance(step, Rounds):
+            yield from wires(step.body, (*around, step))
+
+
+class Cast:
+    """Who runs which node, owns which variable, and what therefore has to be sent."""
+
+    def __init__(self, graph: Graph, plan: Plan):
+        self.graph, self.plan = graph, plan
+        self.home = plan.homes(graph)
+        self.owner: dict[str, str] = {}
+        self._own(graph.root)
+
+    def steps(self, loop: Loop, fragment: str, keep_empty: bool = False) -> list[Step]:
+        """One round of `loop`, as far as it concerns `fragment`."""
+        table = self.wires_of(loop)
+        steps: list[Step] = [Recv(wire) for wire in table if wire.carried and wire.target == fragment]
+        for position, child in enumerate(loop.body):
+            steps += self._child(child, fragment, keep_empty)
+            here = [wire for wire in table if wire.child == position]
+            steps += [Send(wire) for wire in here if wire.source == fragment]
+            steps += [Recv(wire) for wire in here if wire.target == fragment and not wire.carried]
+        return steps
+
+    def _child(self, child: Item, fragment: str, keep_empty: bool) -> list[Step]:
+        if isinstance(child, Node):
+            return [child] if self.home[child.name] == fragment else []
+        body = self.steps(child, fragment)
+        outputs = tuple(out for out in child.outputs if self.owner[out.inner] == fragment)
+        whole = keep_empty and child is self.graph.iteration
+        return [Rounds(child.name, child.count, tuple(body), outputs, child.rate)] if body or whole else []
+
+    def wires_of(self, loop: Loop) -> list[Wire]:
+        """What must be sent in one round of `loop`, at this level of the nest."""
+        found: dict[tuple[str, str, str, int, bool], list[str]] = {}
+        for position, child in enumerate(loop.body):
+            for var in sorted(written(child)):
+                source = self.owner[var]
+                for target in self.plan.fragments:
+                    if target == source or self._holds(target, var, child):
+                        continue
+                    forward = self._forward(loop, position, target, var)
+                    if forward or self._carried(loop, position, target, var):
+                        link = self.graph.variables[var].link
+                        found.setdefault((link, source, target, position, not forward), []).append(var)
+        return [
+            Wire(link, source, target, tuple(names), loop.name, position, carried, self._lag(link, loop, carried))
+            for (link, source, target, position, carried), names in found.items()
+        ]
+
+    def _lag(self, link: str, loop: Loop, carried: bool) -> Lag:
+        lag = self.plan.links[link].lag if link in self.plan.links else 0
+        if not carried or (lag != "latest" and loop is not self.graph.iteration):
+            return 0
+        return lag
+
+    def _own(self, item: Item) -> None:
+        if isinstance(item, Node):
+            self.owner.update(dict.fromkeys(item.writes, self.home[item.name]))
+            return
+        for child in item.body:
+            self._own(child)
+        self.owner.update({out.name: self.owner[out.inner] for out in item.outputs})
+
+    def _reads(self, item: Item, fragment: str) -> frozenset[str]:
+        """What `fragment` reads in `item` that comes from before `item`."""
+        if isinstance(item, Node):
+            return frozenset(item.reads) if self.home[item.name] == fragment else frozenset()
+        reads: set[str] = set()
+        done: set[str] = set()
+        for child in item.body:
+            reads |= self._reads(child, fragment) - done
+            done |= written(child)
+        return frozenset(reads)
+
+    def _sees(self, children: Iterable[Item], fragment: str, var: str) -> bool:
+        """Whether `fragment` reads `var` in one of `children` before any of them has written it."""
+        for child in children:
+            if var in self._reads(child, fragment):
+                return True
+            if var in written(child):
+                return False
+        return False
+
+    def _forward(self, loop: Loop, position: int, fragment: str, var: str) -> bool:
+        return self._sees(loop.body[position + 1 :], fragment, var)
+
+    def _carried(self, loop: Loop, position: int, fragment: str, var: str) -> bool:
+        goes_round = loop.count > 1 or loop is self.graph.iteration
+        last_write = not any(var in written(child) for child in loop.body[position + 1 :])
+        return goes_round and last_write and self._sees(loop.body[: position + 1], fragment, var)
+
+    def _holds(self, fragment: str, var: str, item: Item) -> bool:
+        """Whether, after `item`, `fragment` was already sent the last value of `var` inside it."""
+        if isinstance(item, Node) or var in {out.name for out in item.outputs}:
+            return False
+        position = max(place for place, child in enumerate(item.body) if var in written(child))
+        return self._forward(item, position, fragment, var) or self._holds(fragment, var, item.body[position])

@@ -1,0 +1,65 @@
+"""How many messages and bytes each link carries in an iteration, known before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from motet.flow.graph import Graph
+from motet.plan.plan import Lag, Plan
+from motet.plan.project import Program, Rounds, Wire, wires
+from motet.plan.route import nbytes, pieces
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What goes over one link, between two fragments, in each iteration."""
+
+    link: str
+    source: str
+    target: str
+    messages: int
+    bytes: int
+    lag: Lag
+    rate: str
+
+
+def traffic(graph: Graph, plan: Plan, programs: Mapping[str, Program]) -> list[Traffic]:
+    """One row for each link and pair of fragments, in the order of the programs."""
+    rows: dict[tuple[str, str, str], Traffic] = {}
+    for program in programs.values():
+        for wire, around in wires(program.body):
+            sizes = message_sizes(graph, plan, wire)
+            rounds = prod(loop.count for loop in around[:-1]) * _sends(wire, around)
+            old = rows.get((wire.link, wire.source, wire.target))
+            rows[wire.link, wire.source, wire.target] = Traffic(
+                wire.link,
+                wire.source,
+                wire.target,
+                len(sizes) * rounds + (old.messages if old else 0),
+                sum(sizes) * rounds + (old.bytes if old else 0),
+                wire.lag or (old.lag if old else 0),
+                _faster(around[-1].rate if around else "iteration", old.rate if old else "iteration"),
+            )
+    return list(rows.values())
+
+
+def message_sizes(graph: Graph, plan: Plan, wire: Wire) -> list[int]:
+    """The bytes of each message of one round, one for each pair of replicas that talk."""
+    vars = tuple(graph.variables[name] for name in wire.vars)
+    senders, receivers = plan.fragments[wire.source].replicas, plan.fragments[wire.target].replicas
+    found = (pieces(vars, s, senders, r, receivers) for s in range(senders) for r in range(receivers))
+    return [nbytes(vars, each) for each in found if each]
+
+
+def _sends(wire: Wire, around: tuple[Rounds, ...]) -> int:
+    """How often a wire is used in one run of the loop around it: a carried value not in the last round."""
+    if not around:
+        return 1
+    return around[-1].count - 1 if wire.carried else around[-1].count
+
+
+def _faster(a: str, b: str) -> str:
+    order = ("step", "update", "iteration", "run")
+    return min(a, b, key=order.index)

@@ -1,0 +1,71 @@
+"""How good a policy is: whole episodes without exploration, many at once, each at most so many steps long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motet.flow.algorithm import Spec
+from motet.flow.environment import Environment, advance, begin
+from motet.runs.policy import Policy
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The episodes that were played."""
+
+    returns: np.ndarray  # [episodes]
+    lengths: np.ndarray  # [episodes]
+    finished: np.ndarray  # [episodes] bool: False where the step limit cut an endless episode
+
+    @property
+    def mean(self) -> float:
+        return float(self.returns.mean())
+
+    def __str__(self) -> str:
+        cut = int((~self.finished).sum())
+        note = f", {cut} cut off by the step limit" if cut else ""
+        return f"return {self.mean:.1f} ± {self.returns.std():.1f} over {len(self.returns)} episodes{note}"
+
+
+def evaluate(
+    policy: Policy, env: Environment, *, episodes: int = 64, seed: int = 0, max_steps: int = 10_000
+) -> Evaluation:
+    """Play `episodes` episodes side by side."""
+    returns, lengths, done = _play(
+        policy.algorithm, policy.algorithm.spec, env, episodes, max_steps, policy.params, jax.random.key(seed)
+    )
+    return Evaluation(np.asarray(returns), np.asarray(lengths), np.asarray(done))
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
+def _play(
+    algorithm: Any, spec: Spec, env: Environment, episodes: int, max_steps: int, params: Any, key: jax.Array
+) -> Any:
+    # `spec` is not looked at: it tells two bound algorithms apart that are otherwise equal.
+    memory = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (episodes, *jnp.shape(leaf))), algorithm.memory())
+    keys = jax.random.split(jax.random.fold_in(key, 0), episodes)
+    episode, observation, _ = begin(env, keys)
+    zero = jnp.zeros(episodes, episode.total.dtype)
+
+    def more(carry: Any) -> jax.Array:
+        count, _, _, _, _, _, done = carry
+        return (count < max_steps) & ~jnp.all(done)
+
+    def step(carry: Any) -> Any:
+        count, episode, observation, memory, returns, lengths, done = carry
+        keys = jax.random.split(jax.random.fold_in(key, count + 1), episodes)
+        decision = jax.vmap(partial(algorithm.exploit, params))(memory, observation, keys)
+        episode, now = advance(env, episode, decision.action, keys)
+        returns = returns + jnp.where(done, 0, now.reward)
+        lengths = lengths + jnp.where(done, 0, 1)
+        return count + 1, episode, now.observation, decision.memory, returns, lengths, done | now.first
+
+    first = (0, episode, observation, memory, zero, jnp.zeros(episodes, jnp.int32), jnp.zeros(episodes, bool))
+    _, _, _, _, returns, lengths, done = jax.lax.while_loop(more, step, first)
+    return returns, lengths, done

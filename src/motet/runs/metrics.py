@@ -1,0 +1,88 @@
+"""From one row an iteration to a curve that people can read: reduced per interval, bounded in memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Row = dict[str, float | int | None]
+MOST_ROWS = 4096
+"""A longer history is thinned to half: its memory does not grow with the run."""
+
+
+@dataclass
+class Meter:
+    """Collects metrics between two intervals and keeps the history of all of them."""
+
+    steps_per_iteration: int
+    prefill_steps: int
+    on_row: Callable[[Row], None]
+    on_status: Callable[[str], None]
+    interval: float = 0.5
+    history: list[Row] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.began = self.last = time.monotonic()
+        self.iteration = self.last_iteration = 0
+        self.first_row: float | None = None
+        self.names: Sequence[str] = ()
+        self.sums = np.zeros(0)
+        self.count = 0
+        self.lock = threading.Lock()
+
+    def use(self, names: Sequence[str]) -> None:
+        """Say what the columns of the rows are, before the first one comes."""
+        self.names, self.sums = names, np.zeros(len(names))
+
+    def status(self, text: str) -> None:
+        self.on_status(text)
+
+    def rows(self, first: int, rows: np.ndarray) -> None:
+        """Take the metrics of iterations `first`, `first + 1`, ... [n, metrics]."""
+        with self.lock:
+            self.sums += rows.sum(0)
+            self.count += len(rows)
+            self.iteration = first + len(rows)
+            if self.first_row is None:  # compiling is over: speed is measured from here
+                self.first_row = self.last = time.monotonic()
+                self.last_iteration = self.iteration
+            if time.monotonic() - self.last >= self.interval:
+                self._close()
+
+    def finish(self) -> None:
+        with self.lock:
+            if self.count:
+                self._close()
+
+    def _close(self) -> None:
+        now = time.monotonic()
+        table = dict(zip(self.names, self.sums.tolist(), strict=True))
+        episodes = table.pop("episodes.count", 0.0)
+        total, length = table.pop("episodes.return", 0.0), table.pop("episodes.length", 0.0)
+        done = self.iteration - self.last_iteration
+        row: Row = {
+            "iteration": self.iteration,
+            "steps": self.prefill_steps + self.iteration * self.steps_per_iteration,
+            "seconds": round(now - self.began, 3),
+            "steps_per_second": round(done * self.steps_per_iteration / max(now - self.last, 1e-9)) if done else None,
+            "episodes": int(episodes),
+            "return": total / episodes if episodes else None,
+            "length": length / episodes if episodes else None,
+            **{name: value / self.count for name, value in table.items()},
+        }
+        self.last, self.last_iteration = now, self.iteration
+        self.sums[:], self.count = 0, 0
+        self.history.append(row)
+        if len(self.history) > MOST_ROWS:
+            self.history = self.history[1::2]
+        self.on_row(row)
+
+
+def column(history: Sequence[Row], name: str) -> list[Any]:
+    """One metric over time, without the rows that lack it."""
+    return [row[name] for row in history if row.get(name) is not None]

@@ -1,0 +1,179 @@
+"""`train`: an algorithm, an environment and a plan -> a trained policy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import jax
+
+from motet import algorithms, envs
+from motet.engine import cache
+from motet.engine.local import Flown, Mode, Outcome, Run, gather
+from motet.errors import BadOption, Diverged
+from motet.flow.algorithm import Algorithm, Spec
+from motet.flow.environment import Environment
+from motet.flow.graph import Graph
+from motet.flow.trace import trace
+from motet.plan import presets
+from motet.plan.check import check
+from motet.plan.plan import Plan
+from motet.runs import folder
+from motet.runs.metrics import Meter, Row
+from motet.runs.policy import Policy
+
+
+class Display(Protocol):
+    """Whatever shows a run to a person."""
+
+    def begin(self, graph: Graph, plan: Plan, total_steps: int) -> None: ...
+    def status(self, text: str) -> None: ...
+    def row(self, row: Row) -> None: ...
+    def end(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run gives back."""
+
+    policy: Policy
+    state: Any
+    """The learner state: parameters, optimiser state, counters."""
+    history: list[Row]
+    """Metrics over time, one row for each report interval."""
+    steps: int
+    """Environment steps that were really taken."""
+    iterations: int
+    seconds: float
+    compile_seconds: float
+    plan: Plan
+    links: tuple[Flown, ...]
+    """What went over each link, and how old it was when it was read."""
+    run_dir: Path | None = None
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        """The last value of every metric."""
+        last: dict[str, Any] = {}
+        for row in self.history:
+            last.update({name: value for name, value in row.items() if value is not None})
+        return last
+
+
+def train(
+    algorithm: Algorithm | str,
+    env: Environment | str,
+    plan: Plan | str | None = None,
+    *,
+    total_timesteps: int = 500_000,
+    seed: int = 0,
+    run_dir: str | Path | None = None,
+    display: Display | None = None,
+    mode: Mode = "threads",
+    timeout: float = 600.0,
+) -> Result:
+    """Train `algorithm` on `env` as `plan` says.
+
+    Without a plan, the whole loop is one compiled program on all devices that divide the environments. With
+    `mode="serial"` the same programs run in one thread, for debugging. `timeout` is how many seconds one part may
+    wait for another before the run is stopped.
+    """
+    cache.enable()
+    algorithm = algorithms.find(algorithm)() if isinstance(algorithm, str) else algorithm
+    env = envs.make(env) if isinstance(env, str) else env
+    plan = presets.preset(plan) if isinstance(plan, str) else plan or default_plan(algorithm)
+    if timeout <= 0:
+        raise BadOption(f"timeout must be above 0 seconds, got {timeout}")
+    graph = trace(algorithm, env, total_timesteps=total_timesteps, cuts=plan.cuts())
+    devices = jax.devices()
+    check(graph, plan, len(devices))
+    spec = Spec(env.observation_space, env.action_space, graph.iterations)
+    return _Session(graph, plan, algorithm.bind(spec), seed, run_dir, display, mode, timeout).run(devices)
+
+
+def default_plan(algorithm: Algorithm) -> Plan:
+    """Everything in one program, on as many devices as divide the environments."""
+    shards = max(n for n in range(1, jax.device_count() + 1) if algorithm.num_envs % n == 0)
+    return presets.anakin(shards)
+
+
+class _Session:
+    """One call of `train` whose input is known to be good."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        plan: Plan,
+        algorithm: Algorithm,
+        seed: int,
+        run_dir: Any,
+        display: Any,
+        mode: Mode,
+        timeout: float,
+    ):
+        self.graph, self.plan, self.algorithm, self.seed = graph, plan, algorithm, seed
+        self.run_dir, self.display, self.mode, self.timeout = run_dir, display, mode, timeout
+        self.steps = graph.prefill_steps + graph.iterations * graph.steps_per_iteration
+        self.writer = folder.Writer(Path(run_dir)) if run_dir is not None else None
+
+    def run(self, devices: Any) -> Result:
+        start = time.monotonic()
+        if self.writer:
+            self.writer.begin(self.graph, self.plan, self.algorithm, self.seed)
+        if self.display:
+            self.display.begin(self.graph, self.plan, self.steps)
+        meter = Meter(self.graph.steps_per_iteration, self.graph.prefill_steps, self._row, self._status)
+        try:
+            run = Run(self.graph, self.plan, self.seed, devices, meter, self.mode, timeout=self.timeout)
+            meter.use(run.columns.names)
+            outcome = run(self.graph.iterations)
+            meter.finish()
+            return self._result(outcome, gather(self.graph, outcome, "learner"), meter, start)
+        except Diverged as error:
+            raise self._diverged(error, meter, start) from None
+        finally:
+            if self.display:
+                self.display.end()
+            if self.writer:
+                self.writer.close()
+
+    def _result(self, outcome: Outcome, learner: Any, meter: Meter, start: float) -> Result:
+        policy = Policy(self.algorithm, jax.device_get(self.algorithm.policy(learner)))
+        if self.writer:
+            self.writer.policy(policy)
+        return Result(
+            policy=policy,
+            state=learner,
+            history=meter.history,
+            steps=self.graph.prefill_steps + outcome.iterations * self.graph.steps_per_iteration,
+            iterations=outcome.iterations,
+            seconds=time.monotonic() - start,
+            compile_seconds=outcome.compile_seconds,
+            plan=self.plan,
+            links=outcome.flown,
+            run_dir=self.writer.path if self.writer else None,
+        )
+
+    def _diverged(self, error: Diverged, meter: Meter, start: float) -> Diverged:
+        """The same error with the last good state as a result of its own."""
+        if error.result is None:
+            return error
+        iteration, leaves = error.result
+        learner = self.graph.variables["learner"].unpack(leaves)
+        outcome = Outcome(iteration, {}, (), 0.0, None)  # type: ignore[arg-type]
+        result = self._result(outcome, learner, meter, start)
+        where = f" It was saved in {result.run_dir}." if result.run_dir else " It is in this error's `result`."
+        return Diverged(str(error) + where, error.iteration, result)
+
+    def _row(self, row: Row) -> None:
+        if self.writer:
+            self.writer.row(row)
+        if self.display:
+            self.display.row(row)
+
+    def _status(self, text: str) -> None:
+        if self.display:
+            self.display.status(text)

@@ -1,0 +1,100 @@
+"""Finding environments by name, and what holds for every one of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motet.envs import describe, make
+from motet.envs.registry import ALIASES, ENVIRONMENTS
+from motet.errors import UnknownName
+from motet.flow.spaces import Box
+
+every_environment = pytest.mark.parametrize("env_id", ENVIRONMENTS)
+KEY = jax.random.key(0)
+
+
+def test_the_registry_holds_these_names():
+    assert set(ENVIRONMENTS) == {
+        "CartPole-v1",
+        "Pendulum-v1",
+        "Acrobot-v1",
+        "MountainCar-v0",
+        "MountainCarContinuous-v0",
+        "Catch-v0",
+    }
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+def test_an_alias_makes_the_same_environment(alias):
+    assert make(alias) == make(ALIASES[alias])
+
+
+@pytest.mark.parametrize(("wrong", "meant"), [("CartPole-v0", "CartPole-v1"), ("pendulum", "Pendulum-v1")])
+def test_an_unknown_name_is_answered_with_the_nearest(wrong, meant):
+    with pytest.raises(UnknownName, match=meant) as caught:
+        make(wrong)
+    assert isinstance(caught.value, ValueError) and wrong in str(caught.value)
+
+
+def test_describe_agrees_with_make_on_every_environment():
+    assert [line.id for line in describe()] == list(ENVIRONMENTS)
+    for env_id, summary, observation_space, action_space, time_limit in describe():
+        env = make(env_id)
+        assert (observation_space, action_space, time_limit) == (
+            env.observation_space,
+            env.action_space,
+            env.time_limit,
+        )
+        assert summary.endswith(".") and "\n" not in summary
+
+
+def test_importing_the_registry_imports_no_environment():
+    code = "import sys, motet.envs; print(*sys.modules)"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not {place.partition(":")[0] for place in ENVIRONMENTS.values()} & set(output.split())
+
+
+@every_environment
+def test_two_of_a_kind_are_equal_so_that_compiled_functions_are_shared(env_id):
+    assert make(env_id) == make(env_id) and hash(make(env_id)) == hash(make(env_id))
+
+
+@every_environment
+def test_a_step_keeps_the_types_of_a_reset(env_id):
+    env = make(env_id)
+    before = jax.eval_shape(env.reset, KEY)
+    *after, reward, terminated = jax.eval_shape(env.step, before[0], env.action_space.aval, KEY)
+    assert jax.tree.map(kind, before) == jax.tree.map(kind, tuple(after))
+    assert kind(before[1]) == kind(env.observation_space.aval)
+    assert kind(reward) == ((), jnp.result_type(float), False)
+    assert kind(terminated) == ((), np.dtype(bool), False)
+
+
+def kind(aval: jax.ShapeDtypeStruct) -> tuple:
+    return aval.shape, aval.dtype, aval.weak_type
+
+
+@every_environment
+def test_observations_stay_within_their_space(env_id):
+    env = make(env_id)
+    assert isinstance(env.observation_space, Box)
+
+    def one(state, key):
+        key_act, key_step = jax.random.split(key)
+        state, observation, _, terminated = env.step(state, env.action_space.sample(key_act), key_step)
+        return state, (observation, terminated)
+
+    state, first = env.reset(KEY)
+    _, (observations, terminated) = jax.jit(lambda state, keys: jax.lax.scan(one, state, keys))(
+        state, jax.random.split(KEY, 200)
+    )
+    until_the_end = np.cumsum(terminated) - terminated == 0
+    low, high = env.observation_space.bounds
+    for observation in (first, *np.asarray(observations)[until_the_end]):
+        assert np.all(observation >= low) and np.all(observation <= high)
