@@ -11,7 +11,16 @@ if TYPE_CHECKING:
     from motet.algorithms.ppo import PPO
     from motet.engine.local import virtual_devices
     from motet.envs import make
-    from motet.errors import BadAlgorithm, BadOption, BadPlan, Diverged, MotetError, Stalled, UnknownName
+    from motet.errors import (
+        BadAlgorithm,
+        BadEnvironment,
+        BadOption,
+        BadPlan,
+        Diverged,
+        MotetError,
+        Stalled,
+        UnknownName,
+    )
     from motet.flow.algorithm import Algorithm, Decision, Spec, option
     from motet.flow.batch import batch_mean, batch_moments
     from motet.flow.environment import Environment
@@ -33,7 +42,16 @@ _HOME = {
     "motet.algorithms.ppo": ("PPO",),
     "motet.engine.local": ("virtual_devices",),
     "motet.envs": ("make",),
-    "motet.errors": ("BadAlgorithm", "BadOption", "BadPlan", "Diverged", "MotetError", "Stalled", "UnknownName"),
+    "motet.errors": (
+        "BadAlgorithm",
+        "BadEnvironment",
+        "BadOption",
+        "BadPlan",
+        "Diverged",
+        "MotetError",
+        "Stalled",
+        "UnknownName",
+    ),
     "motet.flow.algorithm": ("Algorithm", "Decision", "Spec", "option"),
     "motet.flow.batch": ("batch_mean", "batch_moments"),
     "motet.flow.environment": ("Environment",),

@@ -30,6 +30,10 @@ class BadAlgorithm(MotetError, TypeError):
     """A method of an algorithm gave something that its loop cannot use."""
 
 
+class BadEnvironment(MotetError, TypeError):
+    """An environment's reset or step gave something other than its spaces promise."""
+
+
 class BadPlan(MotetError, ValueError):
     """A plan that does not fit its graph; `violations` lists every reason."""
 

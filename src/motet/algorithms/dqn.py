@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -70,10 +70,10 @@ class DQN(Algorithm):
     """The share of the run over which the share of random actions falls."""
     max_gradient_norm: float | None = option(10.0, above=0)
     """Longer gradients are scaled down to this norm; None: never."""
-    hidden: tuple[int, ...] = (128, 128)
+    hidden: tuple[int, ...] = option((128, 128), 1)
     """Widths of the hidden layers."""
-    activation: str = "relu"
-    """Activation of the hidden layers: tanh or relu."""
+    activation: Literal["tanh", "relu"] = option("relu", choices=("tanh", "relu"))
+    """Activation of the hidden layers."""
 
     @cached_property
     def network(self) -> Network:

@@ -56,6 +56,6 @@ class Network:
         float_type = jnp.result_type(float)
         if isinstance(self.space, Discrete):
             return jax.nn.one_hot(observation, self.space.n, dtype=float_type)
-        rank = len(self.space.shape)
-        batch = observation.shape[: observation.ndim - rank]
+        ndim = len(self.space.shape)
+        batch = observation.shape[: observation.ndim - ndim]
         return observation.reshape(*batch, -1).astype(float_type)

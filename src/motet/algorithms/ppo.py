@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -69,10 +69,10 @@ class PPO(Algorithm):
     """Longer gradients are scaled down to this norm; None: never."""
     normalize_advantage: bool = True
     """Shift and scale each minibatch's advantages to mean 0 and variance 1."""
-    hidden: tuple[int, ...] = (64, 64)
+    hidden: tuple[int, ...] = option((64, 64), 1)
     """Widths of the hidden layers, of policy and value alike."""
-    activation: str = "tanh"
-    """Activation of the hidden layers: tanh or relu."""
+    activation: Literal["tanh", "relu"] = option("tanh", choices=("tanh", "relu"))
+    """Activation of the hidden layers."""
 
     @cached_property
     def networks(self) -> ActorCritic:

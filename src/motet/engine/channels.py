@@ -46,12 +46,12 @@ class Channel:
     def has_message(self) -> bool:
         return bool(self.queue)
 
-    def put(self, message: Message) -> None:
+    def put(self, message: Message, counted: bool) -> None:
         if self.latest:
             self.queue.clear()
         self.queue.append(message)
-        self.messages += 1
-        self.bytes += sum(leaf.nbytes for leaf in message.payload)
+        self.messages += counted
+        self.bytes += sum(leaf.nbytes for leaf in message.payload) if counted else 0
 
 
 @dataclass
@@ -100,10 +100,10 @@ class Wiring:
     def message(self, channel: Channel) -> Wait:
         return Wait(channel.has_message, channel.name)
 
-    def put(self, channel: Channel, version: Version, store: Mapping[str, tuple[Any, ...]]) -> None:
+    def put(self, channel: Channel, version: Version, store: Mapping[str, tuple[Any, ...]], counted: bool) -> None:
         payload = tuple(_cut(store[piece.var][piece.leaf], piece) for piece in channel.pieces)
         with self.supervisor.changed:
-            channel.put(Message(version, payload))
+            channel.put(Message(version, payload), counted)
             self.supervisor.changed.notify_all()
 
     def take(self, channel: Channel) -> Message:

@@ -6,7 +6,7 @@ What is left between those calls is sends, receives and the loops that contain t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,7 @@ class Loop:
     count: int
     body: tuple[Any, ...]
     outputs: tuple[Output, ...]
+    first: int
 
 
 @dataclass
@@ -149,12 +150,12 @@ class Fused(Block):
     def _many(self, moved: Store, kept: Store, root: jax.Array, first: Any, count: Any) -> tuple[Store, jax.Array]:
         evaluator, part = self.evaluator, self._part()
         live = frozenset(self.donated) | {var for var, _ in self.reports}
-        bare = node_keys(root, evaluator.keyed(self.steps), [])
+        names = evaluator.keyed(self.steps)
 
         def body(round_: Any, carry: tuple[Store, jax.Array]) -> tuple[Store, jax.Array]:
             state, rows = carry
             iteration = first + round_.astype(jnp.uint32)
-            keys = {name: jax.random.fold_in(key, iteration) for name, key in bare.items()}
+            keys = node_keys(root, names, [iteration])
             after = evaluator.run(self.steps, {**kept, **state}, keys, part, iteration.astype(jnp.int32), live)
             return {name: after[name] for name in self.donated}, rows.at[round_].set(self._row(after))
 
@@ -204,7 +205,14 @@ def compile_program(
     sent = _sent(steps)
     state = (evaluator.exposed(program.body) & evaluator.owned) - sent
 
-    def block(kind: type[Block], run: Sequence[Step], outs: Sequence[str]) -> Block:
+    made: dict[Any, Block] = {}
+
+    def block(kind: type[Block], run: Sequence[Step], outs: Iterable[str]) -> Block:
+        """A block; one that was made before, as the prefill's are, is compiled once."""
+        name = (kind, tuple(run), frozenset(outs))
+        return made.setdefault(name, make(kind, run, outs))
+
+    def make(kind: type[Block], run: Sequence[Step], outs: Iterable[str]) -> Block:
         return kind(evaluator, place, replica, tuple(run), tuple(sorted(outs)), tuple(state), announce, clock)
 
     def blocks(items: Sequence[Step], after: frozenset[str]) -> tuple[Any, ...]:
@@ -230,7 +238,7 @@ def compile_program(
             if isinstance(item, Rounds):
                 inner_after = after | evaluator.exposed(items[position + 1 :])
                 needed = inner_after | evaluator.exposed(item.body) | {o.inner for o in item.outputs}
-                out.append(Loop(item.name, item.count, blocks(item.body, needed), item.outputs))
+                out.append(Loop(item.name, item.count, blocks(item.body, needed), item.outputs, item.first))
             else:
                 out.append(item)
         close(())
@@ -243,8 +251,8 @@ def compile_program(
         fused = block(Fused, program.body, ())
         assert isinstance(fused, Fused)
         fused.reports = tuple(reports)
-    body = blocks(program.body, around | {var for var, _ in reports})
-    return Executable(blocks(program.start, around), body, fused, clock)
+    around |= {var for var, _ in reports}
+    return Executable(blocks(program.start, around), blocks(program.body, around), fused, clock)
 
 
 def _compilable(step: Step) -> bool:

@@ -12,10 +12,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
 from motet.flow.batch import SHARDS
-from motet.flow.graph import Cut, Graph, Node
+from motet.flow.graph import REDUCE, Cut, Graph, Node
 from motet.plan.project import Recv, Rounds, Send, Step
 
 Store = dict[str, tuple[Any, ...]]
@@ -122,12 +123,14 @@ class Evaluator:
         outputs = [out for out in loop.outputs if out.name in live]
         needed = frozenset(carried) | {self.local(out.inner) for out in outputs}
         # All rounds' keys are drawn at once, outside of the loop: cheaper than one small hash a round.
-        indices = jnp.arange(loop.count, dtype=jnp.int32)
-        round_keys = {name: fold_each(keys[name], indices) for name in self.keyed(loop.body)}
+        indices = jnp.asarray(np.arange(loop.first, loop.first + loop.count, dtype=np.uint32))
+        names = self.keyed(loop.body)
+        round_keys = fold(_stack(keys, names), indices) if names else None
 
         def body(carry: Store, now: Any) -> tuple[Store, Any]:
             index, keys_now = now
-            after = self.run(loop.body, {**store, **carry}, keys_now, part, index, needed)
+            table = {name: keys_now[place] for place, name in enumerate(names)}
+            after = self.run(loop.body, {**store, **carry}, table, part, index.astype(jnp.int32), needed)
             return {name: after[name] for name in carried}, [after[out.inner] for out in outputs]
 
         first = {name: store[name] if name in store else self._blank(name) for name in carried}
@@ -141,27 +144,26 @@ class Evaluator:
         return tuple(jnp.zeros(aval.shape, aval.dtype) for aval in self.graph.variables[name].local(self.cut.parts))
 
 
-REDUCE = {
-    "stack": lambda rows: rows,
-    "sum": lambda rows: jnp.sum(rows, 0, dtype=jnp.int32 if rows.dtype == bool else rows.dtype),
-    "mean": lambda rows: jnp.mean(rows, 0),
-}
-"""What becomes of the rounds of a loop's output, stacked as rows."""
-
-
-def node_keys(root: jax.Array, names: Iterable[str], path: Sequence[Any]) -> dict[str, jax.Array]:
+def node_keys(root: jax.Array, names: Sequence[str], path: Sequence[Any]) -> dict[str, jax.Array]:
     """The key of each node in one round: fold_in(root, node, round of the outermost loop, ..., innermost)."""
-    keys = {}
-    for name in names:
-        key = jax.random.fold_in(root, zlib.crc32(name.encode()))
-        for index in path:
-            key = jax.random.fold_in(key, index)
-        keys[name] = key
-    return keys
+    if not names:
+        return {}
+    keys = fold(root, np.asarray([zlib.crc32(name.encode()) for name in names], np.uint32))
+    for index in path:
+        keys = fold(keys, index)
+    return {name: keys[place] for place, name in enumerate(names)}
 
 
-def fold_each(key: jax.Array, indices: jax.Array) -> jax.Array:
-    return jax.vmap(lambda index: jax.random.fold_in(key, index))(indices)
+def fold(keys: jax.Array, data: Any) -> jax.Array:
+    """`fold_in` of every number into every key -> [*data, *keys]. One hash of many compiles faster than many of one."""
+    shape = (*jnp.shape(data), *keys.shape)
+    flat = jnp.broadcast_to(keys, shape).reshape(-1)
+    numbers = jnp.broadcast_to(jnp.reshape(data, (*jnp.shape(data), *[1] * keys.ndim)), shape).reshape(-1)
+    return jax.vmap(jax.random.fold_in)(flat, numbers).reshape(shape)
+
+
+def _stack(keys: Mapping[str, jax.Array], names: Sequence[str]) -> jax.Array:
+    return jnp.stack([keys[name] for name in names])
 
 
 def _function(code: Any) -> Any:

@@ -42,10 +42,10 @@ class Guard:
         now = time.monotonic()
         if not force and now - self.last < self.interval:
             return
-        fine = [bool(each) for each in _finite(leaves)]
-        if not all(fine):
+        finite = [bool(each) for each in _finite(leaves)]
+        if not all(finite):
             paths = jax.tree_util.tree_flatten_with_path(self.learner.unpack(leaves))[0]
-            where = jax.tree_util.keystr(paths[fine.index(False)][0])
+            where = jax.tree_util.keystr(paths[finite.index(False)][0])
             raise Diverged(
                 f"The learner state is no longer finite at {where} after iteration {iteration - 1}, within the first "
                 f"{iteration * self.steps:,} steps. {self._kept()}",

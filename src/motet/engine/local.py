@@ -85,6 +85,7 @@ class Run:
         self.columns = Columns(self.graph)
         self.guard = Guard(self.graph, self.columns) if "learner" in self.graph.variables else None
         all_wires = [wire for p in self.programs.values() for wire, _ in wires((*p.start, *p.body))]
+        self.recurring = {wire for p in self.programs.values() for wire, _ in wires(p.body)}
         self.wiring = Wiring(self.graph, self.plan, all_wires, self.supervisor)
         parts = {var: self.plan.fragments[p.fragment].replicas for p in self.programs.values() for var in p.reports}
         self.collector = Collector(self.graph, self.columns, parts, self._rows)
@@ -145,8 +146,7 @@ class Run:
         while alive:
             ready = [name for name in alive if name not in waiting or waiting[name].ready()]
             if not ready:
-                name = next(iter(alive))
-                raise self.supervisor.stalled(name, waiting[name])
+                raise self.supervisor.deadlock(waiting)
             name = order.choice(ready)
             try:
                 waiting[name] = next(alive[name])
@@ -218,7 +218,7 @@ class Run:
             stores.setdefault(replica.fragment, []).append(replica.store)
         flown: dict[tuple[str, str, str], Flown] = {}
         for (wire, _, _), channel in self.wiring.channels.items():
-            if wire.loop in ("run", "prefill") or wire.loop.startswith("prefill/"):
+            if wire not in self.recurring:
                 continue
             name = (wire.link, wire.source, wire.target)
             old = flown.get(name, Flown(*name, 0, 0, {}))

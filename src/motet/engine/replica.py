@@ -15,9 +15,10 @@ import jax.numpy as jnp
 
 from motet.engine.channels import Version, Wiring
 from motet.engine.compile import Executable, Loop
-from motet.engine.evaluate import REDUCE, Store
+from motet.engine.evaluate import Store
 from motet.engine.place import Place
 from motet.engine.supervise import Wait
+from motet.flow.graph import REDUCE
 from motet.plan.project import Recv, Send, Wire
 
 Waits = Generator[Wait, None, None]
@@ -38,10 +39,13 @@ class Replica:
     on_report: Callable[[Replica, int, Mapping[str, tuple[Any, ...]]], None]
     store: Store = field(default_factory=dict)
     iteration: int = 0
+    started: bool = False
+    """True once the first state is made: what is sent before is not an iteration's traffic."""
 
     def start(self) -> Waits:
         """Make the first state."""
-        yield from self._steps(self.executable.start, (), 1)
+        yield from self._steps(self.executable.start, (), None)
+        self.started = True
 
     def iterate(self) -> Waits:
         """One training iteration."""
@@ -57,23 +61,24 @@ class Replica:
         self.iteration += count
         return rows
 
-    def _steps(self, steps: tuple[Any, ...], path: Version, rounds: int | None) -> Waits:
-        """Interpret one round; `rounds` is how many the loop around it has, None for the outermost."""
+    def _steps(self, steps: tuple[Any, ...], path: Version, around: Loop | None) -> Waits:
+        """Interpret one round of `around`; None: of the iterations, which have no last round."""
         for step in steps:
             if isinstance(step, Loop):
                 yield from self._loop(step, path)
             elif isinstance(step, Send):
-                if not (step.wire.carried and rounds is not None and path[-1] == rounds - 1):
+                last = around is not None and path[-1] == around.first + around.count - 1
+                if not (step.wire.carried and last):
                     yield from self._send(step.wire, path)
             elif isinstance(step, Recv):
-                yield from self._receive(step.wire, path)
+                yield from self._receive(step.wire, path, around.first if around else 0)
             else:
                 self.store.update(step(self.store, self.root, path))
 
     def _loop(self, loop: Loop, path: Version) -> Waits:
         rows: dict[str, list[tuple[Any, ...]]] = {out.name: [] for out in loop.outputs}
-        for index in range(loop.count):
-            yield from self._steps(loop.body, (*path, index), loop.count)
+        for index in range(loop.first, loop.first + loop.count):
+            yield from self._steps(loop.body, (*path, index), loop)
             for out in loop.outputs:
                 rows[out.name].append(self.store[out.inner])
         for out in loop.outputs:
@@ -82,16 +87,16 @@ class Replica:
     def _send(self, wire: Wire, path: Version) -> Waits:
         for channel in self.wiring.outgoing(wire, self.index):
             yield self.wiring.room(channel)
-            self.wiring.put(channel, path, self.store)
+            self.wiring.put(channel, path, self.store, counted=self.started)
 
-    def _receive(self, wire: Wire, path: Version) -> Waits:
+    def _receive(self, wire: Wire, path: Version, first: int) -> Waits:
         channels = self.wiring.incoming(wire, self.index)
         if wire.lag == "latest":
-            if path[-1] == 0 or not all(channel.has_message() for channel in channels):
+            if path[-1] == first or not all(channel.has_message() for channel in channels):
                 return  # keep what is held
             received = [(channel, self.wiring.take(channel)) for channel in channels]
         else:
-            due = _due(wire, path)
+            due = _due(wire, path, first)
             if due is None:
                 return
             received = []
@@ -100,20 +105,20 @@ class Replica:
                 message = self.wiring.take(channel)
                 self.wiring.check(wire, message, due)
                 received.append((channel, message))
-        if len(path) == 1:
+        if len(path) == 1 and self.started:
             now = path[0] - (1 if wire.carried else 0)
             for _, message in received:
                 self.wiring.seen[wire].add(now - message.version[0])
         self.store.update(self.wiring.join(wire, self.place, received))
 
 
-def _due(wire: Wire, path: Version) -> Version | None:
+def _due(wire: Wire, path: Version, first: int) -> Version | None:
     """The round whose value is read now; None while the value from before the loop still serves."""
     if not wire.carried:
         return path
     assert isinstance(wire.lag, int)
     due = path[-1] - 1 - wire.lag
-    return None if due < 0 else (*path[:-1], due)
+    return None if due < first else (*path[:-1], due)
 
 
 def _reduce(how: Any, rows: list[tuple[Any, ...]]) -> tuple[Any, ...]:

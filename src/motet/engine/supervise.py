@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from motet.errors import Stalled, Stopped
@@ -55,6 +55,12 @@ class Supervisor:
                 if not self.changed.wait(max(0.0, deadline - time.monotonic())) and time.monotonic() >= deadline:
                     raise self.stalled(who, wait)
         self.doing[who] = before
+
+    @staticmethod
+    def deadlock(waiting: Mapping[str, Wait]) -> Stalled:
+        """Nobody can go on, whatever the order: no correct program ends up here."""
+        who = "; ".join(f"{name} waits for {wait.reason}" for name, wait in waiting.items())
+        return Stalled(f"Nobody can go on: {who}. This is a defect of motet; please report the plan.")
 
     def stalled(self, who: str, wait: Wait) -> Stalled:
         others = "; ".join(f"{name} is {what}" for name, what in sorted(self.doing.items()) if name != who)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -101,9 +102,19 @@ class Algorithm:
         check_ranges(self)
 
 
-def option(default: Any, low: float | None = None, high: float | None = None, *, above: float | None = None) -> Any:
-    """A dataclass field with a default and a range that is checked when the algorithm is made."""
-    return field(default=default, metadata={"low": low, "high": high, "above": above})
+def option(
+    default: Any,
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    above: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> Any:
+    """A dataclass field with a default and a range that is checked when the algorithm is made.
+
+    Of a tuple, every element must lie in the range.
+    """
+    return field(default=default, metadata={"low": low, "high": high, "above": above, "choices": choices})
 
 
 def check_ranges(algorithm: Algorithm) -> None:
@@ -111,17 +122,24 @@ def check_ranges(algorithm: Algorithm) -> None:
     problems = []
     for each in fields(algorithm):
         value = getattr(algorithm, each.name)
-        if value is None:
-            continue
-        low, high, above = (each.metadata.get(limit) for limit in ("low", "high", "above"))
-        wants = []
-        if low is not None and not value >= low:
-            wants.append(f"at least {low}")
-        if above is not None and not value > above:
-            wants.append(f"above {above}")
-        if high is not None and not value <= high:
-            wants.append(f"at most {high}")
+        wants = _unmet(value, each.metadata) if value is not None else []
         if wants:
-            problems.append(f"{each.name} must be {' and '.join(wants)}, got {value}")
+            problems.append(f"{each.name} must be {' and '.join(wants)}, got {value!r}")
     if problems:
         raise BadOption(f"{type(algorithm).__name__}: " + "; ".join(problems))
+
+
+def _unmet(value: Any, limits: Mapping[str, Any]) -> list[str]:
+    """What `limits` asks of `value` in vain."""
+    low, high, above, choices = (limits.get(name) for name in ("low", "high", "above", "choices"))
+    values = value if isinstance(value, tuple) else (value,)
+    wants = []
+    if choices and value not in choices:
+        wants.append(f"one of {', '.join(choices)}")
+    if low is not None and not all(each >= low for each in values):
+        wants.append(f"at least {low}")
+    if above is not None and not all(each > above for each in values):
+        wants.append(f"above {above}")
+    if high is not None and not all(each <= high for each in values):
+        wants.append(f"at most {high}")
+    return wants

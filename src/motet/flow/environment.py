@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from motet.errors import BadEnvironment
 from motet.flow.spaces import Space
 
 
@@ -38,6 +39,45 @@ class Environment:
     def step(self, state: Any, action: Any, key: jax.Array) -> tuple[Any, Any, jax.Array, jax.Array]:
         raise NotImplementedError(
             f"{self.name} must define step(self, state, action, key) -> (state, observation, reward, terminated)"
+        )
+
+
+def check_environment(env: Environment) -> None:
+    """Trace one reset and one step, and compare what they return with what the environment promises."""
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    state, observation = _parts(env, "reset", ("state", "observation"), jax.eval_shape(env.reset, key))
+    _agree(env, "reset", "observation", env.observation_space.aval, observation)
+    result = jax.eval_shape(env.step, state, env.action_space.aval, key)
+    after, observation, reward, terminated = _parts(
+        env, "step", ("state", "observation", "reward", "terminated"), result
+    )
+    _agree(env, "step", "state", state, after)
+    _agree(env, "step", "observation", env.observation_space.aval, observation)
+    _agree(env, "step", "reward", jax.ShapeDtypeStruct((), jnp.result_type(float)), reward)
+    _agree(env, "step", "terminated", jax.ShapeDtypeStruct((), bool), terminated)
+
+
+def _parts(env: Environment, method: str, names: tuple[str, ...], result: Any) -> tuple[Any, ...]:
+    if not isinstance(result, tuple) or len(result) != len(names):
+        came = f"a tuple of {len(result)}" if isinstance(result, tuple) else f"a {type(result).__name__}"
+        raise BadEnvironment(f"{env.name}.{method} must return ({', '.join(names)}), got {came}.")
+    return result
+
+
+def _agree(env: Environment, method: str, what: str, expected: Any, got: Any) -> None:
+    def show(tree: Any) -> str:
+        return (
+            ", ".join(f"{leaf.dtype}[{','.join(map(str, leaf.shape))}]" for leaf in jax.tree.leaves(tree)) or "nothing"
+        )
+
+    same = jax.tree.structure(expected) == jax.tree.structure(got) and all(
+        (a.shape, a.dtype) == (b.shape, b.dtype)
+        for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(got), strict=True)
+    )
+    if not same:
+        raise BadEnvironment(
+            f"{env.name}.{method} must return {what} as {show(expected)}: that is expected from its "
+            f"{'spaces' if what == 'observation' else 'reset' if what == 'state' else 'contract'}; got {show(got)}."
         )
 
 

@@ -8,16 +8,25 @@ for each way of cutting the environment axis (`Cut`) that was asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 Kind = Literal["init", "act", "env", "call", "remember", "sample", "apply"]
 How = Literal["stack", "sum", "mean"]
 Rate = Literal["step", "update", "iteration", "run"]
+
+
+REDUCE: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "stack": lambda rows: rows,
+    "sum": lambda rows: jnp.sum(rows, 0, dtype=jnp.int32 if rows.dtype == bool else rows.dtype),
+    "mean": lambda rows: jnp.mean(rows, 0),
+}
+"""What becomes of the rounds of a loop's output, stacked as rows."""
 
 
 class Cut(NamedTuple):
@@ -79,7 +88,7 @@ class Node:
     name: str
     kind: Kind
     site: str
-    """The node whose fragment this one joins: itself, unless it makes the first state or fills the replay."""
+    """The node whose fragment this one joins: itself, unless it makes the first state."""
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     code: Mapping[Cut, Any] = field(default_factory=dict, compare=False, repr=False)
@@ -105,6 +114,8 @@ class Loop:
     body: tuple[Item, ...]
     outputs: tuple[Output, ...] = ()
     rate: Rate = "update"
+    first: int = 0
+    """The number of the first round. The prefill counts from elsewhere, and so draws other random numbers."""
 
 
 Item = Node | Loop

@@ -9,6 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 
+def random_index(key: jax.Array, count: jax.Array | int) -> jax.Array:
+    """A number from 0 to count - 1, from one draw of 32 bits: half the work of `randint`, and a bias of count / 2^32."""
+    return (jax.random.bits(key) % jnp.asarray(count, jnp.uint32)).astype(jnp.int32)
+
+
 @dataclass(frozen=True)
 class Discrete:
     """The integers 0 to n - 1."""
@@ -20,7 +25,7 @@ class Discrete:
         return jax.ShapeDtypeStruct((), jnp.int32)
 
     def sample(self, key: jax.Array) -> jax.Array:
-        return jax.random.randint(key, (), 0, self.n, dtype=jnp.int32)
+        return random_index(key, self.n)
 
     def __str__(self) -> str:
         return f"Discrete({self.n})"

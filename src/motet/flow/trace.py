@@ -22,8 +22,24 @@ from motet.errors import BadAlgorithm, BadOption
 from motet.flow import shuffle
 from motet.flow.algorithm import Algorithm, Decision, Spec
 from motet.flow.batch import SHARDS, scope
-from motet.flow.environment import Environment, advance, begin
-from motet.flow.graph import WHOLE, Cut, Graph, Item, Kind, Loop, Node, Output, Rate, Report, Var, View, resize, walk
+from motet.flow.environment import Environment, advance, begin, check_environment
+from motet.flow.graph import (
+    REDUCE,
+    WHOLE,
+    Cut,
+    Graph,
+    Item,
+    Kind,
+    Loop,
+    Node,
+    Output,
+    Rate,
+    Report,
+    Var,
+    View,
+    resize,
+    walk,
+)
 
 
 @dataclass(frozen=True)
@@ -79,14 +95,22 @@ def trace(
     algorithm: Algorithm, env: Environment, *, total_timesteps: int = 1_000_000, cuts: Iterable[Cut] = (WHOLE,)
 ) -> Graph:
     """Record `algorithm.loop` on `env`. Cuts that do not divide the environments are left to `check` to report."""
+    check_environment(env)
     counter = _Counter()
     with suppress(_Enough):
-        algorithm.bind(Spec(env.observation_space, env.action_space, 1)).loop(counter)  # type: ignore[arg-type]
-    iterations = count_iterations(algorithm, total_timesteps, counter.steps, counter.prefill_steps)
-    bound = algorithm.bind(Spec(env.observation_space, env.action_space, iterations))
-    flow = Flow(bound, env, cuts)
-    bound.loop(flow)
-    return flow.finish(iterations)
+        _bind(algorithm, env, 1).loop(counter)  # type: ignore[arg-type]
+    steps, prefill = counter.steps, counter.prefill_steps
+    while True:
+        iterations = count_iterations(algorithm, total_timesteps, steps, prefill)
+        flow = Flow(_bind(algorithm, env, iterations), env, cuts)
+        flow.record()
+        if (flow.steps, flow.prefill_steps) == (steps, prefill):
+            return flow.finish(iterations)
+        steps, prefill = flow.steps, flow.prefill_steps  # the loop called something else before its unroll
+
+
+def _bind(algorithm: Algorithm, env: Environment, iterations: int) -> Algorithm:
+    return algorithm.bind(Spec(env.observation_space, env.action_space, iterations))
 
 
 def count_iterations(algorithm: Algorithm, total_timesteps: int, steps: int, prefill: int) -> int:
@@ -113,7 +137,7 @@ class _Counter:
     Schedules need the number of iterations when the first state is made, and that follows from the loop.
     """
 
-    steps = 0
+    steps = 1
     prefill_steps = 0
 
     def prefill(self, steps: int) -> None:
@@ -121,6 +145,9 @@ class _Counter:
 
     def unroll(self, act: Any, *, steps: int) -> Any:
         self.steps = steps
+        raise _Enough
+
+    def __getattr__(self, name: str) -> Any:
         raise _Enough
 
 
@@ -136,8 +163,8 @@ class Flow:
         self._stack = [_Open("iteration", 1, "iteration")]
         self._divisors: list[tuple[str, int]] = [("the environments", algorithm.num_envs)]
         self._names: set[str] = set()
-        self._prefill = 0
-        self._steps = 0
+        self.prefill_steps = 0
+        self.steps = 0
         self._replay: Any = None
         self._start_learner()
 
@@ -145,11 +172,11 @@ class Flow:
 
     def unroll(self, act: Callable[..., Decision], *, steps: int) -> Rollout:
         """Act and step every environment `steps` times -> a `Rollout` of [T, B] values."""
-        if self._steps:
+        if self.steps:
             raise BadAlgorithm(f"{self._title}.loop calls flow.unroll twice; an iteration has one rollout.")
         self._check_act(act)
         self._start_environments()
-        self._steps = steps
+        self.steps = steps
         recurrent = "memory" in self._vars
         extras = jax.tree.leaves(self._decision.extras)
         with self._loop(self._name("unroll"), steps, "step") as loop:
@@ -274,7 +301,7 @@ class Flow:
 
     def prefill(self, steps: int) -> None:
         """Before the first iteration, act and remember until `steps` environment steps are in the replay."""
-        self._prefill = steps
+        self.prefill_steps = steps
 
     def report(self, metrics: Value) -> None:
         """Show a dictionary of scalars to whoever watches the run, averaged over each iteration."""
@@ -288,14 +315,18 @@ class Flow:
 
     # How it is recorded.
 
+    def record(self) -> None:
+        """Run the algorithm's loop."""
+        self._algorithm.loop(self)
+        if not self.steps:
+            raise BadAlgorithm(f"{self._title}.loop never calls flow.unroll: nothing would ever act.")
+
     def finish(self, iterations: int) -> Graph:
         """Close the iteration and assemble the graph."""
         (iteration,) = self._stack
-        if not self._steps:
-            raise BadAlgorithm(f"{self._title}.loop never calls flow.unroll: nothing would ever act.")
         if not any(isinstance(item, Node) and item.kind == "apply" for item, _ in self._walk(iteration.items)):
             raise BadAlgorithm(f"{self._title}.loop never calls flow.apply: nothing would ever be learned.")
-        rounds = math.ceil(self._prefill / (self._steps * self._batch))
+        rounds = math.ceil(self.prefill_steps / (self.steps * self._batch))
         reports = [Report(name, "sum", "env") for name in _EPISODE_REPORTS]
         reports += [Report(name, "mean", node) for name, node in iteration.reported]
         learner_site = next(node.name for node, _ in self._walk(iteration.items) if _kind(node) == "apply")
@@ -310,8 +341,8 @@ class Flow:
             environment=self._env.name,
             num_envs=self._batch,
             iterations=iterations,
-            steps_per_iteration=self._steps * self._batch,
-            prefill_steps=rounds * self._steps * self._batch,
+            steps_per_iteration=self.steps * self._batch,
+            prefill_steps=rounds * self.steps * self._batch,
             max_lag=type(self._algorithm).max_lag,
             variables=self._vars,
             views=self._views,
@@ -329,7 +360,7 @@ class Flow:
         ]
         if len(acting) < 2:
             raise BadAlgorithm("flow.prefill needs flow.unroll and flow.remember directly in the loop.")
-        return [Loop("prefill", rounds, tuple(_prefixed(item) for item in acting), (), "run")]
+        return [Loop("prefill", rounds, tuple(acting), (), "run", first=PREFILL)]
 
     @staticmethod
     def _walk(items: Sequence[Item]) -> Iterator[tuple[Item, tuple[Loop, ...]]]:
@@ -363,8 +394,9 @@ class Flow:
     def _output(self, loop: _Open, name: str, inner: str, how: Any = "stack") -> Value:
         var = self._vars[inner]
         avals, axes = var.avals, var.axes
+        stacked = tuple(jax.ShapeDtypeStruct((loop.count, *aval.shape), aval.dtype) for aval in avals)
+        avals = tuple(_strict_aval(jax.eval_shape(REDUCE[how], rows)) for rows in stacked)
         if how == "stack":
-            avals = tuple(jax.ShapeDtypeStruct((loop.count, *aval.shape), aval.dtype) for aval in avals)
             axes = tuple(None if axis is None else axis + 1 for axis in axes)
         outer = self._stack[self._stack.index(loop) - 1] if loop in self._stack else self._stack[-1]
         self._vars[name] = Var(name, var.treedef, avals, axes, var.mean, outer.name)
@@ -499,8 +531,8 @@ class Flow:
         learner = self._vars["learner"]
         views = {"policy": algorithm.policy}
         if type(algorithm).weights is not Algorithm.weights:
-            views["weights"] = algorithm.weights
-        self._weights = "weights" if "weights" in views else "policy"
+            views["policy.weights"] = algorithm.weights
+        self._weights = "policy.weights" if "policy.weights" in views else "policy"
         for name, method in views.items():
             tree = jax.tree.map(_strict_aval, jax.eval_shape(method, learner.unpack(learner.avals)))
             leaves, treedef = jax.tree.flatten(tree)
@@ -556,6 +588,8 @@ def env_keys(key: jax.Array, part: jax.Array, batch: int) -> jax.Array:
     return jax.vmap(partial(jax.random.fold_in, key))(part * batch + jnp.arange(batch))
 
 
+PREFILL = 2**31
+"""The number of the first round of the prefill, far from every iteration."""
 _STEP_FIELDS = (
     "observation", "next_observation", "reward", "terminated", "truncated", "first", "finished_return", "finished_length",
 )  # fmt: skip
@@ -615,13 +649,6 @@ def _split_axis(node: str, once: Any, twice: Any) -> int | None:
     if len(axes) > 1:
         raise BadAlgorithm(f"{node} returns {_show(once)}, in which {len(axes)} dimensions grow with the environments.")
     return axes[0] if axes else None
-
-
-def _prefixed(item: Item) -> Item:
-    """A copy of `item` for the prefill: it draws its own random numbers and sits where the original sits."""
-    if isinstance(item, Node):
-        return Node(f"prefill/{item.name}", item.kind, item.site, item.reads, item.writes, item.code, item.statistic)
-    return Loop(f"prefill/{item.name}", item.count, tuple(map(_prefixed, item.body)), item.outputs, item.rate)
 
 
 def _at_site(node: Node, site: str) -> Node:

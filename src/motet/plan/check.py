@@ -20,7 +20,7 @@ def check(graph: Graph, plan: Plan, devices: int | None = None) -> None:
 
 def violations(graph: Graph, plan: Plan, devices: int | None = None) -> list[str]:
     """Everything that keeps `plan` from running `graph`; without `devices`, places are not looked at."""
-    found = [*_numbers(plan), *_claims(graph, plan)]
+    found = [*numbers(plan), *_claims(graph, plan)]
     if found:  # the rest needs to know where each node is
         return [*found, *_places(plan, devices)]
     cast = Cast(graph, plan)
@@ -34,7 +34,8 @@ def violations(graph: Graph, plan: Plan, devices: int | None = None) -> list[str
     ]
 
 
-def _numbers(plan: Plan) -> Iterator[str]:
+def numbers(plan: Plan) -> Iterator[str]:
+    """What is wrong with a plan's numbers, whatever graph it is for."""
     if not plan.fragments:
         yield 'the plan has no fragment; the smallest plan is {"all": Fragment(("*",))}'
     for name, fragment in plan.fragments.items():

@@ -66,8 +66,9 @@ class Plan:
         return hash(self.to_json())
 
     def cuts(self) -> tuple[Cut, ...]:
-        """The ways in which this plan cuts the environment axis."""
-        return tuple(dict.fromkeys(fragment.cut for fragment in self.fragments.values()))
+        """The ways in which this plan cuts the environment axis; numbers that make no sense are left to `check`."""
+        cuts = dict.fromkeys(fragment.cut for fragment in self.fragments.values())
+        return tuple(cut for cut in cuts if all(isinstance(count, int) and count > 0 for count in cut))
 
     def homes(self, graph: Graph) -> dict[str, str]:
         """Node -> fragment, for a plan that `check` accepts."""
@@ -124,7 +125,11 @@ def _problems(data: Any) -> list[str]:
         problems += _unknown(f"fragment {name!r}", value, Fragment)
         if isinstance(value, dict) and not _is_names(value.get("nodes")):
             problems.append(f'fragment {name!r} needs "nodes", a list of node names, kinds or "*"')
-    links = data.get("links", {})
+    links, names = data.get("links", {}), data.get("per_replica", [])
+    if not isinstance(links, dict):
+        problems.append(f'"links" must be an object of links by name, got {links!r}')
+    if names and not _is_names(names):
+        problems.append(f'"per_replica" must be a list of node names, got {names!r}')
     for name, value in links.items() if isinstance(links, dict) else ():
         problems += _unknown(f"link {name!r}", value, Link)
     return problems

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from motet.errors import UnknownName
 from motet.plan.plan import Fragment, Lag, Link, Plan
@@ -35,11 +36,11 @@ def fine(environments: int = 2, learners: int = 1) -> Plan:
     )
 
 
-def central(workers: int = 2, lag: Lag = 0, per_replica: tuple[str, ...] = ()) -> Plan:
+def central(workers: int = 2, lag: Literal[0, "latest"] = 0, per_replica: tuple[str, ...] = ()) -> Plan:
     """Workers act and compute gradients; a server averages and applies them."""
     return Plan(
         {"workers": Fragment(("*",), replicas=workers), "server": Fragment(("apply",))},
-        {"policy": Link(lag), **({"weights": Link(lag)} if lag else {})},
+        {"policy": Link(lag)},
         per_replica=per_replica,
         name="central",
     )

@@ -61,6 +61,7 @@ class Rounds:
     body: tuple[Step, ...]
     outputs: tuple[Output, ...] = ()
     rate: str = "update"
+    first: int = 0
 
 
 Step = Node | Rounds | Send | Recv
@@ -123,7 +124,7 @@ class Cast:
         body = self.steps(child, fragment)
         outputs = tuple(out for out in child.outputs if self.owner[out.inner] == fragment)
         whole = keep_empty and child is self.graph.iteration
-        return [Rounds(child.name, child.count, tuple(body), outputs, child.rate)] if body or whole else []
+        return [Rounds(child.name, child.count, tuple(body), outputs, child.rate, child.first)] if body or whole else []
 
     def wires_of(self, loop: Loop) -> list[Wire]:
         """What must be sent in one round of `loop`, at this level of the nest."""

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from motet.errors import BadOption
+from motet.flow.spaces import random_index
 
 
 @jax.tree_util.register_dataclass
@@ -63,6 +64,6 @@ class Uniform:
         per_block = size // blocks
         envs = jax.tree.leaves(ring.items)[0].shape[1] // (slots // per_block)
         keys = jax.vmap(partial(jax.random.fold_in, key))(part * slots + jnp.arange(slots))
-        draw = jax.vmap(lambda each: jax.random.randint(each, (), 0, ring.size * envs, jnp.int32))(keys)
+        draw = jax.vmap(lambda each: random_index(each, ring.size * envs))(keys)
         column = jnp.arange(slots, dtype=jnp.int32) // per_block * envs + draw % envs
         return jax.tree.map(lambda leaf: leaf.at[draw // envs, column].get(mode="promise_in_bounds"), ring.items)

@@ -1,0 +1,27 @@
+"""After tracing, the algorithm's methods are not called again."""
+
+import pytest
+
+import motet
+from motet.flow.algorithm import Algorithm
+from tests.laws.cases import ALGORITHMS, PLANS, assert_identical, learner, run, traced
+
+
+@pytest.mark.parametrize("plan", ["anakin-1", "coarse-2", "fine-2"])
+@pytest.mark.parametrize("name", ["ppo", "a2c", "dqn"])
+def test_training_runs_when_every_method_raises(name: str, plan: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = traced(ALGORITHMS[name], PLANS[plan])
+    before, _ = run(graph, PLANS[plan])
+
+    def gone(*args: object, **kwargs: object) -> None:
+        raise AssertionError("a method of the algorithm was called after tracing")
+
+    kind = type(ALGORITHMS[name])
+    for owner in (kind, Algorithm):
+        for method in ("init", "policy", "weights", "memory", "act", "targets", "gradient", "loss", "apply", "loop"):
+            if method in vars(owner):
+                monkeypatch.setattr(owner, method, gone)
+    with pytest.raises(AssertionError, match="called after tracing"):
+        traced(ALGORITHMS[name], motet.anakin())
+    after, _ = run(graph, PLANS[plan])
+    assert_identical(learner(graph, before), learner(graph, after))

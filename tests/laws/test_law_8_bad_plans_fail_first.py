@@ -1,0 +1,124 @@
+"""Every violation of a plan is found, named and explained before anything starts."""
+
+import pytest
+
+import motet
+from motet.flow.trace import trace
+from motet.plan.check import check, violations
+from motet.plan.plan import Fragment, Link, Plan
+from tests.laws.cases import ALGORITHMS
+
+REST = Fragment(("*",))
+CASES: dict[str, tuple[str, Plan, tuple[str, ...]]] = {
+    "a node in no fragment": (
+        "ppo", Plan({"a": Fragment(("act", "env"))}),
+        ("'targets' is in no fragment", "'apply' is in no fragment"),
+    ),
+    "a node in two fragments": (
+        "ppo", Plan({"a": Fragment(("act", "env")), "b": Fragment(("act",)), "c": REST}),
+        ("'act' is in 2 fragments (a, b)",),
+    ),
+    "a node that does not exist": (
+        "ppo", Plan({"a": Fragment(("targts",)), "b": REST}), ("'targts'", "did you mean 'targets'"),
+    ),
+    "environments that do not divide": (
+        "ppo", motet.coarse(3), ("8 environments do not divide by 3 replicas x 1 shards = 3",),
+    ),
+    "replicas of one learner": (
+        "ppo", Plan({"all": Fragment(("*",), replicas=2)}), ("state 'learner'", "use shards"),
+    ),
+    "a statistic over replicas": (
+        "ppo", motet.central(2), ("node 'gradient' computes a statistic", "per_replica=('gradient',)"),
+    ),
+    "a lag beyond the algorithm's": ("a2c", motet.coarse(2, lag=1), ("its lag is 1", "at most 0")),
+    "a lag without bound": ("ppo", motet.coarse(2, lag="latest"), ("has no bound", "at most 4")),
+    "a lag on a link that cannot": (
+        "dqn", Plan({"a": Fragment(("act", "env")), "b": REST}, {"rollout": Link(1)}), ("'rollout' cannot lag",),
+    ),
+    "a lag where nothing is cut": (
+        "dqn", Plan({"all": REST}, {"policy": Link(1)}), ("'policy' is cut nowhere",),
+    ),
+    "a link of nothing": (
+        "dqn", Plan({"a": Fragment(("act", "env")), "b": REST}, {"polcy": Link(0)}), ("'polcy' is for no value",),
+    ),
+    "more devices than there are": ("ppo", motet.anakin(8), ("needs 8 devices, but there are 4", "--devices 8")),
+    "a place beyond the last device": (
+        "ppo", Plan({"all": Fragment(("*",), place="cpu:7")}), ("takes devices 7 to 7, but there are 4",),
+    ),
+    "a place that is none": ("ppo", Plan({"all": Fragment(("*",), place="gpu")}), ('look like "cpu:0"',)),
+    "no fragment": ("ppo", Plan({}), ("no fragment",)),
+    "no replica": ("ppo", Plan({"all": Fragment(("*",), replicas=0)}), ("replicas must be a whole number",)),
+    "a negative lag": (
+        "dqn", Plan({"a": Fragment(("act", "env")), "b": REST}, {"policy": Link(-1)}), ("lag must be 0",),
+    ),
+    "per_replica for no node": (
+        "ppo", Plan({"all": REST}, per_replica=("gradiant",)), ("per_replica names 'gradiant'",),
+    ),
+    "two writers of one state": (
+        "two_writers", Plan({"a": Fragment(("apply_2",)), "b": REST}), ("'learner' is written in 2 fragments",),
+    ),
+    "blocks of a replay": (
+        "dqn-one", motet.anakin(2), ("1 environments do not divide", "node 'sample' draws from 1 block"),
+    ),
+}  # fmt: skip
+
+
+class TwoWriters(motet.A2C):
+    def loop(self, flow: motet.Flow) -> None:
+        rollout = flow.unroll(self.act, steps=self.num_steps)
+        for _ in range(2):
+            gradients, _ = flow.call(self.gradient, rollout)
+            flow.apply(self.apply, gradients)
+
+
+MORE = {"two_writers": TwoWriters(num_envs=8), "dqn-one": motet.DQN(num_envs=1)}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_violation_is_named_with_its_remedy(case: str) -> None:
+    name, plan, messages = CASES[case]
+    algorithm = {**ALGORITHMS, **MORE}[name]
+    graph = trace(algorithm, motet.make("CartPole-v1"), cuts=[c for c in plan.cuts() if c.parts > 0])
+    with pytest.raises(motet.BadPlan) as caught:
+        check(graph, plan, devices=4)
+    for message in messages:
+        assert message in str(caught.value)
+
+
+def test_all_violations_come_at_once() -> None:
+    plan = Plan(
+        {"a": Fragment(("act", "env"), replicas=3, place="cpu:2"), "b": REST},
+        {"policy": Link("latest"), "rollout": Link(2)},
+    )
+    graph = trace(ALGORITHMS["ppo"], motet.make("CartPole-v1"), cuts=plan.cuts())
+    found = violations(graph, plan, devices=4)
+    assert len(found) >= 4
+    assert len(set(found)) == len(found)
+
+
+def test_a_bad_plan_starts_nothing(tmp_path) -> None:
+    with pytest.raises(motet.BadPlan):
+        motet.train(ALGORITHMS["ppo"], "CartPole-v1", motet.coarse(3), total_timesteps=1000, run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("plan", [motet.anakin(2), motet.coarse(2, lag=1), motet.central(2, per_replica=("gradient",))])
+def test_plans_survive_json(plan: Plan) -> None:
+    assert Plan.from_json(plan.to_json()) == plan
+    assert hash(Plan.from_json(plan.to_json())) == hash(plan)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not JSON"),
+        ("[]", '"fragments"'),
+        ('{"fragments": {"a": {"nodes": []}}}', 'needs "nodes"'),
+        ('{"fragments": {"a": {"nodes": ["*"], "replica": 2}}}', "unknown key 'replica'"),
+        ('{"fragments": {"a": {"nodes": ["*"]}}, "link": {}}', "unknown key 'link'"),
+        ('{"fragments": {"a": {"nodes": ["*"]}}, "links": {"policy": 1}}', "link 'policy' must be an object"),
+    ],
+)
+def test_a_malformed_plan_file_says_what_is_wrong(text: str, message: str) -> None:
+    with pytest.raises(motet.BadPlan, match=message):
+        Plan.from_json(text)
