@@ -87,12 +87,12 @@ def act_with(action: Any) -> Any:
             ("Broken.act", "an action of Discrete(2), that is int32[] for one environment", "got int32[2]"),
         ),
         ({"act": act_with(jnp.zeros(()))}, ("int32[]", "got float")),
-        ({"act": lambda self, policy, memory, observation, key: 0}, ("Broken.act", "must return a motet.Decision", "int")),
+        ({"act": lambda self, p, m, o, k: 0}, ("Broken.act", "must return a motet.Decision", "int")),
         (
             {"act": lambda self, p, m, o, k: motet.Decision(jnp.zeros((), jnp.int32), memory=jnp.zeros(3))},
             ("Broken.act", "memory"),
         ),
-        ({"apply": lambda self, state, gradients: state.params}, ("Broken.apply must return learner as it came", "differ")),
+        ({"apply": lambda self, state, _: state.params}, ("Broken.apply must return learner as it came", "differ")),
         ({"loop": lambda self, flow: None}, ("never calls flow.unroll",)),
         ({"loop": lambda self, flow: flow.unroll(self.act, steps=2)}, ("never calls flow.apply",)),
         ({"loop": lambda self, flow: flow.sample(3)}, ("flow.remember",)),
@@ -177,3 +177,13 @@ def test_a_wrong_observation_is_refused_by_a_policy() -> None:
     result = motet.train(motet.A2C(**SMALL), "CartPole-v1", total_timesteps=64)
     with pytest.raises(ValueError, match=r"expected one observation of Box\(shape=\(4,\)"):
         result.policy(np.zeros(3))
+
+
+def test_a_damaged_policy_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(motet.MotetError, match=r"holds no policy\.json"):
+        motet.Policy.load(tmp_path, motet.A2C)
+    motet.train(motet.A2C(**SMALL), "CartPole-v1", total_timesteps=64, run_dir=tmp_path / "run")
+    for name, text in (("policy.safetensors", b"nonsense"), ("policy.json", b"{}")):
+        (tmp_path / "run" / name).write_bytes(text)
+        with pytest.raises(motet.MotetError, match="cannot be read"):
+            motet.Policy.load(tmp_path / "run", motet.A2C)

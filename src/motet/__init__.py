@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from motet.flow.environment import Environment
     from motet.flow.graph import Graph
     from motet.flow.spaces import Box, Discrete
-    from motet.flow.trace import Flow, Rollout, Transitions, trace
+    from motet.flow.trace import Flow, trace
+    from motet.flow.values import Rollout, Transitions
     from motet.plan.check import check
     from motet.plan.plan import Fragment, Link, Plan
     from motet.plan.presets import anakin, central, coarse, fine, multi_learner
@@ -57,7 +58,8 @@ _HOME = {
     "motet.flow.environment": ("Environment",),
     "motet.flow.graph": ("Graph",),
     "motet.flow.spaces": ("Box", "Discrete"),
-    "motet.flow.trace": ("Flow", "Rollout", "Transitions", "trace"),
+    "motet.flow.trace": ("Flow", "trace"),
+    "motet.flow.values": ("Rollout", "Transitions"),
     "motet.plan.check": ("check",),
     "motet.plan.plan": ("Fragment", "Link", "Plan"),
     "motet.plan.presets": ("anakin", "central", "coarse", "fine", "multi_learner"),
@@ -69,7 +71,50 @@ _HOME = {
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
-__all__ = sorted(_MODULE)
+__all__ = [
+    "A2C",
+    "DQN",
+    "PPO",
+    "Algorithm",
+    "BadAlgorithm",
+    "BadEnvironment",
+    "BadOption",
+    "BadPlan",
+    "Box",
+    "Decision",
+    "Discrete",
+    "Diverged",
+    "Environment",
+    "Flow",
+    "Fragment",
+    "Graph",
+    "Link",
+    "MotetError",
+    "Plan",
+    "Policy",
+    "Result",
+    "Rollout",
+    "Spec",
+    "Stalled",
+    "Transitions",
+    "Uniform",
+    "UnknownName",
+    "anakin",
+    "batch_mean",
+    "batch_moments",
+    "central",
+    "check",
+    "coarse",
+    "evaluate",
+    "fine",
+    "make",
+    "multi_learner",
+    "option",
+    "project",
+    "trace",
+    "train",
+    "virtual_devices",
+]
 
 
 def __getattr__(name: str) -> Any:

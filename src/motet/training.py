@@ -49,6 +49,7 @@ class Result:
     iterations: int
     seconds: float
     compile_seconds: float
+    """What the busiest replica spent compiling; replicas compile side by side."""
     plan: Plan
     links: tuple[Flown, ...]
     """What went over each link, and how old it was when it was read."""
@@ -100,33 +101,31 @@ def default_plan(algorithm: Algorithm) -> Plan:
     return presets.anakin(shards)
 
 
+@dataclass
 class _Session:
     """One call of `train` whose input is known to be good."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        plan: Plan,
-        algorithm: Algorithm,
-        seed: int,
-        run_dir: Any,
-        display: Any,
-        mode: Mode,
-        timeout: float,
-    ):
-        self.graph, self.plan, self.algorithm, self.seed = graph, plan, algorithm, seed
-        self.run_dir, self.display, self.mode, self.timeout = run_dir, display, mode, timeout
-        self.steps = graph.prefill_steps + graph.iterations * graph.steps_per_iteration
-        self.writer = folder.Writer(Path(run_dir)) if run_dir is not None else None
+    graph: Graph
+    plan: Plan
+    algorithm: Algorithm
+    seed: int
+    run_dir: str | Path | None
+    display: Display | None
+    mode: Mode
+    timeout: float
+
+    def __post_init__(self) -> None:
+        self.steps = self.graph.prefill_steps + self.graph.iterations * self.graph.steps_per_iteration
+        self.writer = folder.Writer(Path(self.run_dir)) if self.run_dir is not None else None
 
     def run(self, devices: Any) -> Result:
         start = time.monotonic()
-        if self.writer:
-            self.writer.begin(self.graph, self.plan, self.algorithm, self.seed)
-        if self.display:
-            self.display.begin(self.graph, self.plan, self.steps)
         meter = Meter(self.graph.steps_per_iteration, self.graph.prefill_steps, self._row, self._status)
         try:
+            if self.writer:
+                self.writer.begin(self.graph, self.plan, self.algorithm, self.seed)
+            if self.display:
+                self.display.begin(self.graph, self.plan, self.steps)
             run = Run(self.graph, self.plan, self.seed, devices, meter, self.mode, timeout=self.timeout)
             meter.use(run.columns.names)
             outcome = run(self.graph.iterations)

@@ -100,9 +100,7 @@ TWINS = {
         single=2e-4,
     ),
     "MountainCar-v0": Twin(**CAR, skilled=lambda o: jnp.where(o[1] > 0, 2, 0)),
-    "MountainCarContinuous-v0": Twin(
-        **CAR, skilled=lambda o: jnp.where(o[1:] > 0, 1.3, -0.9), state_is_single=True
-    ),
+    "MountainCarContinuous-v0": Twin(**CAR, skilled=lambda o: jnp.where(o[1:] > 0, 1.3, -0.9), state_is_single=True),
 }
 
 every_twin = pytest.mark.parametrize("env_id", TWINS)
@@ -139,9 +137,7 @@ def gymnasium_transitions(
     return tuple(np.array(column) for column in zip(*rows, strict=True))
 
 
-def assert_transitions_equal(
-    env: Environment, twin: Twin, reference: gymnasium.Env
-) -> tuple[np.ndarray, np.ndarray]:
+def assert_transitions_equal(env: Environment, twin: Twin, reference: gymnasium.Env) -> tuple[np.ndarray, np.ndarray]:
     """Compare random transitions -> Gymnasium's next states and terminations, for more checks."""
     rng = np.random.default_rng(1)
     span = np.array(twin.span)
@@ -154,9 +150,7 @@ def assert_transitions_equal(
     difference = state - expected[0]
     turning = list(twin.angles)
     difference[:, turning] -= 2 * pi * np.round(difference[:, turning] / (2 * pi))
-    assert np.all(np.abs(state[:, turning]) <= pi * 1.000001), (
-        "these angles must be wrapped as Gymnasium's are"
-    )
+    assert np.all(np.abs(state[:, turning]) <= pi * 1.000001), "these angles must be wrapped as Gymnasium's are"
     near = twin.rounded() if twin.state_is_single else twin.tolerance()
     np.testing.assert_allclose(expected[0] + difference, expected[0], **near)
     np.testing.assert_allclose(observation, expected[1], **twin.rounded())

@@ -10,10 +10,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from motet.algorithms.descent import clipped
 from motet.algorithms.networks import MLP, Network
 from motet.flow.algorithm import Algorithm, Decision, option
 from motet.flow.spaces import Discrete, Space
-from motet.flow.trace import Flow, Transitions
+from motet.flow.trace import Flow
+from motet.flow.values import Transitions
 from motet.replay import Uniform
 
 
@@ -83,8 +85,7 @@ class DQN(Algorithm):
 
     @cached_property
     def optimiser(self) -> optax.GradientTransformation:
-        clip = optax.identity() if self.max_gradient_norm is None else optax.clip_by_global_norm(self.max_gradient_norm)
-        return optax.chain(clip, optax.adam(self.learning_rate))
+        return optax.chain(clipped(self.max_gradient_norm), optax.adam(self.learning_rate))
 
     def init(self, key: jax.Array) -> Learner:
         params = self.network.init(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -11,17 +11,12 @@ import jax.numpy as jnp
 import optax
 
 from motet.algorithms.actor_critic import ActorCritic, Params
+from motet.algorithms.descent import Learner, clipped, descend, falling, start
 from motet.algorithms.returns import gae
 from motet.flow.algorithm import Algorithm, Decision, option
 from motet.flow.batch import batch_moments
-from motet.flow.trace import Flow, Rollout
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Learner:
-    params: Params
-    optimiser: Any
+from motet.flow.trace import Flow
+from motet.flow.values import Rollout
 
 
 @jax.tree_util.register_dataclass
@@ -82,13 +77,11 @@ class PPO(Algorithm):
     @cached_property
     def optimiser(self) -> optax.GradientTransformation:
         updates = self.spec.iterations * self.update_epochs * self.num_minibatches
-        rate = optax.linear_schedule(self.learning_rate, 0, updates) if self.anneal else self.learning_rate
-        clip = optax.identity() if self.max_gradient_norm is None else optax.clip_by_global_norm(self.max_gradient_norm)
-        return optax.chain(clip, optax.adam(rate, eps=1e-5))
+        rate = falling(self.learning_rate, updates, self.anneal)
+        return optax.chain(clipped(self.max_gradient_norm), optax.adam(rate, eps=1e-5))
 
     def init(self, key: jax.Array) -> Learner:
-        params = self.networks.init(key)
-        return Learner(params, self.optimiser.init(params))
+        return start(self.optimiser, self.networks.init(key))
 
     def act(self, policy: Params, memory: Any, observation: jax.Array, key: jax.Array) -> Decision:
         distribution = self.networks.policy(policy, observation)
@@ -140,8 +133,7 @@ class PPO(Algorithm):
         return 0.5 * jnp.mean(error)
 
     def apply(self, state: Learner, gradients: Params) -> Learner:
-        updates, optimiser = self.optimiser.update(gradients, state.optimiser, state.params)
-        return replace(state, params=optax.apply_updates(state.params, updates), optimiser=optimiser)
+        return descend(self.optimiser, state, gradients)
 
     def loop(self, flow: Flow) -> None:
         rollout = flow.unroll(self.act, steps=self.num_steps)

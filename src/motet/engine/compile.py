@@ -75,7 +75,7 @@ class Block:
     def _compile(self, function: Callable[..., Any], arguments: Any, out_specs: Any) -> Any:
         start = time.perf_counter()
         self.announce(f"compiling {self.label}")
-        if len(self.place.devices) > 1:
+        if self.place.sharded:
             plain = tuple(jax.tree.map(lambda _: self.place.spec(None), each) for each in arguments[2:])
             function = jax.shard_map(
                 function,
@@ -85,7 +85,7 @@ class Block:
                 check_vma=False,
             )
         with jax.default_device(self.place.devices[0]):
-            compiled = jax.jit(function, donate_argnums=0).lower(*arguments).compile()
+            compiled = jax.jit(function, donate_argnums=(0,)).lower(*arguments).compile()
         self.clock.compiling += time.perf_counter() - start
         self.announce(f"running {self.label}")
         return compiled
@@ -99,9 +99,8 @@ class Block:
         return {name: self.evaluator.read(after, name) for name in self.outs}
 
     def _part(self) -> Any:
-        shards = len(self.place.devices)
-        part = jnp.asarray(self.replica * shards, jnp.int32)
-        return part + jax.lax.axis_index(SHARDS) if shards > 1 else part
+        first = jnp.asarray(self.replica * len(self.place.devices), jnp.int32)
+        return first + jax.lax.axis_index(SHARDS) if self.place.sharded else first
 
     def _specs(self, names: Sequence[str]) -> dict[str, tuple[Any, ...]]:
         variables = self.evaluator.graph.variables
@@ -172,7 +171,7 @@ class Fused(Block):
         for var, how in self.reports:
             for leaf in store[var]:
                 total = jnp.sum(leaf).astype(jnp.result_type(float))
-                row.append(jax.lax.psum(total, SHARDS) if how == "sum" and len(self.place.devices) > 1 else total)
+                row.append(jax.lax.psum(total, SHARDS) if how == "sum" and self.place.sharded else total)
         return jnp.stack(row) if row else jnp.zeros((0,))
 
 

@@ -24,14 +24,16 @@ class Place:
     def mesh(self) -> jax.sharding.Mesh:
         return jax.make_mesh((len(self.devices),), (SHARDS,), axis_types=(AxisType.Auto,), devices=self.devices)
 
+    @property
+    def sharded(self) -> bool:
+        return len(self.devices) > 1
+
     def spec(self, axis: int | None) -> PartitionSpec:
         return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, SHARDS)
 
     def sharding(self, axis: int | None) -> jax.sharding.Sharding:
         """How a leaf whose environments are on `axis` lies on these devices."""
-        if len(self.devices) == 1:
-            return SingleDeviceSharding(self.devices[0])
-        return NamedSharding(self.mesh, self.spec(axis))
+        return NamedSharding(self.mesh, self.spec(axis)) if self.sharded else SingleDeviceSharding(self.devices[0])
 
     def put(self, leaf: Any, axis: int | None = None) -> jax.Array:
         return jax.device_put(leaf, self.sharding(axis))

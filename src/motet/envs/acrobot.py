@@ -22,6 +22,8 @@ SPIN_BOUND = np.array(MAX_SPINS)
 class Acrobot(Environment):
     """Swing the tip of a two-link arm above a line; -1 a step until it is there."""
 
+    name = "Acrobot-v1"
+
     observation_space = Box(
         (-1.0, -1.0, -1.0, -1.0, -MAX_SPINS[0], -MAX_SPINS[1]), (1.0, 1.0, 1.0, 1.0, *MAX_SPINS), (6,)
     )

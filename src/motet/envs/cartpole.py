@@ -34,6 +34,8 @@ LOW = tuple(-bound for bound in HIGH)
 class CartPole(Environment):
     """Balance a pole on a cart; +1 a step until the pole falls or the cart leaves the track."""
 
+    name = "CartPole-v1"
+
     observation_space = Box(LOW, HIGH, (4,))
     action_space = Discrete(2)
     time_limit = 500

@@ -26,6 +26,8 @@ LOWEST = np.array([0, BOTTOM], np.int32)
 class Catch(Environment):
     """Move a paddle under a falling ball; +1 if it is caught, -1 if it is missed."""
 
+    name = "Catch-v0"
+
     observation_space = Box(0.0, 1.0, (ROWS, COLUMNS))
     action_space = Discrete(3)
 

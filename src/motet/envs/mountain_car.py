@@ -22,6 +22,8 @@ RESET_LOW, RESET_HIGH = np.array([-0.6, 0.0]), np.array([-0.4, 0.0])
 class MountainCar(Environment):
     """Rock a car out of a valley by pushing left, not at all or right; -1 a step until the flag."""
 
+    name = "MountainCar-v0"
+
     observation_space = OBSERVATION
     action_space = Discrete(3)
     time_limit = 200
@@ -42,6 +44,8 @@ class MountainCar(Environment):
 @dataclass(frozen=True)
 class MountainCarContinuous(Environment):
     """Rock a car out of a valley by a force in [-1, 1]; +100 at the flag, less the force squared."""
+
+    name = "MountainCarContinuous-v0"
 
     observation_space = OBSERVATION
     action_space = Box(-1.0, 1.0, (1,))

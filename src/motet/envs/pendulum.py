@@ -22,6 +22,8 @@ RESET_BOUND = np.array([pi, 1.0])
 class Pendulum(Environment):
     """Swing a pendulum up with a weak motor; the cost is its angle, its speed and the torque, squared."""
 
+    name = "Pendulum-v1"
+
     g: float = 10.0
     """Gravity; the rod has length 1 and mass 1."""
 

@@ -29,9 +29,13 @@ class Environment:
     time_limit: int | None = None
     """Steps after which an episode is cut off (truncated), or None."""
 
-    @property
-    def name(self) -> str:
-        return type(self).__name__
+    name: str = "Environment"
+    """What messages, displays and run folders call it; the class's own name unless it says another."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "name" not in vars(cls):
+            cls.name = cls.__name__
 
     def reset(self, key: jax.Array) -> tuple[Any, Any]:
         raise NotImplementedError(f"{self.name} must define reset(self, key) -> (state, observation)")

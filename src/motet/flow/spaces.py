@@ -10,7 +10,7 @@ import numpy as np
 
 
 def random_index(key: jax.Array, count: jax.Array | int) -> jax.Array:
-    """A number from 0 to count - 1, from one draw of 32 bits: half the work of `randint`, and a bias of count / 2^32."""
+    """0 to count - 1, from one draw of 32 bits: half the work of `randint`, with a bias of count / 2^32."""
     return (jax.random.bits(key) % jnp.asarray(count, jnp.uint32)).astype(jnp.int32)
 
 

@@ -108,7 +108,8 @@ def _division(graph: Graph, plan: Plan) -> Iterator[str]:
             else:
                 yield (
                     f"fragment {name!r}: node {what!r} draws from {count} block{'s' if count > 1 else ''} of "
-                    f"environments, which {pieces} = {parts} does not divide; use a number of pieces that divides {count}"
+                    f"environments, which {pieces} = {parts} does not divide; use a number of pieces that divides "
+                    f"{count}"
                 )
         if all(count % parts == 0 for _, count in graph.divisors) and fragment.cut not in graph.cuts:
             yield f"fragment {name!r}: the graph was not traced for {fragment.cut}; pass cuts=plan.cuts() to trace"
@@ -118,20 +119,16 @@ def _statistics(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
     """Means over a batch that no collective spans."""
     for site in plan.per_replica:
         if site not in graph.sites():
-            yield f"per_replica names {site!r}, which is no node of {graph.algorithm}; its nodes are {list(graph.sites())}"
+            known = ", ".join(graph.sites())
+            yield f"per_replica names {site!r}, which is no node of {graph.algorithm}; its nodes are {known}"
     for node in graph.sites().values():
         name = cast.home[node.name]
         replicas = plan.fragments[name].replicas
         if replicas == 1 or node.name in plan.per_replica:
             continue
         partial = [v for v in node.reads if graph.variables[v].mean and cast.owner[v] == name]
-        why = (
-            "computes a statistic over the batch"
-            if node.statistic
-            else f"reads the mean {partial[0]!r}"
-            if partial
-            else ""
-        )
+        reads = f"reads the mean {partial[0]!r}" if partial else ""
+        why = "computes a statistic over the batch" if node.statistic else reads
         if why:
             yield (
                 f"node {node.name!r} {why}, but the {replicas} replicas of fragment {name!r} each see their own share "
@@ -154,15 +151,15 @@ def _links(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
             continue
         if link.lag not in (0, "latest") and not any(level[name]):
             yield (
-                f"link {name!r} cannot lag: its value is read in the round that writes it, so there is none from before. "
-                "Put the lag on a link that goes back to the start of the loop, such as 'policy'"
+                f"link {name!r} cannot lag: its value is read in the round that writes it, so there is none from "
+                "before. Put the lag on a link that goes back to the start of the loop, such as 'policy'"
             )
         limit = graph.max_lag
         if limit is not None and (link.lag == "latest" or (isinstance(link.lag, int) and link.lag > limit)):
             bound = "has no bound" if link.lag == "latest" else f"is {link.lag}"
             yield (
-                f"link {name!r}: its lag {bound}, but {graph.algorithm} learns from a lag of at most {limit}: lower the "
-                "lag or choose an algorithm that corrects for it"
+                f"link {name!r}: its lag {bound}, but {graph.algorithm} learns from a lag of at most {limit}: lower "
+                "the lag or choose an algorithm that corrects for it"
             )
 
 
@@ -177,7 +174,8 @@ def _places(plan: Plan, devices: int | None) -> Iterator[str]:
             last = first + fragment.replicas * fragment.shards - 1
             yield f"fragment {name!r} takes devices {first} to {last}, but there are {devices} {_advice(last + 1)}"
         elif first is None and fragment.shards > devices:
-            yield f"fragment {name!r} needs {fragment.shards} devices, but there are {devices} {_advice(fragment.shards)}"
+            need = fragment.shards
+            yield f"fragment {name!r} needs {need} devices, but there are {devices} {_advice(need)}"
 
 
 def _advice(count: int) -> str:

@@ -60,20 +60,28 @@ class Policy:
     @staticmethod
     def load(folder: str | Path, algorithm: type[Algorithm]) -> Policy:
         """Read what `save` wrote. No file here can run code when it is read."""
+        from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
         folder = Path(folder)
         for name in ("policy.json", "policy.safetensors"):
             if not (folder / name).is_file():
                 raise MotetError(f"{folder} holds no {name}; a run's folder has one once its training is over.")
-        described = json.loads((folder / "policy.json").read_text())
-        options = {k: tuple(v) if isinstance(v, list) else v for k, v in described["options"].items()}
-        spec = Spec(_read(described["observation_space"]), _read(described["action_space"]), described["iterations"])
-        bound = algorithm(**options).bind(spec)
-        shape = jax.eval_shape(lambda key: bound.policy(bound.init(key)), jax.random.key(0))
-        arrays = load_file(folder / "policy.safetensors")
-        leaves, treedef = jax.tree_util.tree_flatten_with_path(shape)
-        return Policy(bound, jax.tree.unflatten(treedef, [arrays[jax.tree_util.keystr(path)] for path, _ in leaves]))
+        try:
+            described = json.loads((folder / "policy.json").read_text())
+            arrays = load_file(folder / "policy.safetensors")
+            return Policy(*_restore(described, arrays, algorithm))
+        except (ValueError, KeyError, TypeError, SafetensorError) as error:
+            raise MotetError(f"The policy in {folder} cannot be read: {type(error).__name__}: {error}") from None
+
+
+def _restore(described: Any, arrays: Any, algorithm: type[Algorithm]) -> tuple[Algorithm, Any]:
+    options: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in described["options"].items()}
+    spec = Spec(_read(described["observation_space"]), _read(described["action_space"]), described["iterations"])
+    bound = algorithm(**options).bind(spec)
+    shape = jax.eval_shape(lambda key: bound.policy(bound.init(key)), jax.random.key(0))
+    leaves, treedef = jax.tree_util.tree_flatten_with_path(shape)
+    return bound, jax.tree.unflatten(treedef, [arrays[jax.tree_util.keystr(path)] for path, _ in leaves])
 
 
 def _space(space: Space) -> dict[str, Any]:

@@ -1,0 +1,342 @@
+"""What motet claims about its speed, its start and its memory, each with the way to measure it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import peers
+from benchmarks.sides import ROOT, Side
+
+RESULTS = Path(__file__).with_name("results")
+
+PPO = {"num_envs": 64, "num_steps": 128, "update_epochs": 4, "num_minibatches": 4, "hidden": [64, 64]}
+"""The PPO that is compared: two tanh networks, on CartPole."""
+REJAX = {
+    "num_envs": 64,
+    "num_steps": 128,
+    "num_epochs": 4,
+    "num_minibatches": 4,
+    "agent_kwargs": {"hidden_layer_sizes": [64, 64], "activation": "tanh"},
+    "max_grad_norm": 0.5,
+}
+"""The same in rejax's words."""
+CATCH = {"num_envs": 128, "num_steps": 16, "hidden": [256], "learning_rate": 1e-4}
+"""The settings of the Podracer authors' demo, per core."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One number, and everything that it was made of."""
+
+    value: float
+    samples: Mapping[str, list[float]]
+    unit: str
+    versions: Mapping[str, Mapping[str, str]]
+
+    @property
+    def medians(self) -> dict[str, float]:
+        return {name: statistics.median(values) for name, values in self.samples.items()}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A measurement with a bound on it; without one it is for information."""
+
+    name: str
+    settings: Mapping[str, Any]
+    measure: Callable[[Mapping[str, Any]], Measurement]
+    at_least: float | None = None
+    at_most: float | None = None
+    unit: str = ""
+
+    def holds(self, value: float) -> bool:
+        return (self.at_least is None or value >= self.at_least) and (self.at_most is None or value <= self.at_most)
+
+    def line(self, value: float) -> str:
+        """`name: value, target, verdict`."""
+        target, verdict = "no target", "measured"
+        if self.at_least is not None or self.at_most is not None:
+            bound = f"at least {self.at_least:g}" if self.at_least is not None else f"at most {self.at_most:g}"
+            target, verdict = f"{bound}{self.unit}", "ok" if self.holds(value) else "short"
+        return f"{self.name}: {show(value)}{self.unit}, {target}, {verdict}"
+
+
+def show(value: float) -> str:
+    """A number with the digits that a measurement deserves."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def interleave(sides: Mapping[str, Side], rounds: int, work: float) -> dict[str, list[float]]:
+    """Ask the sides in turn, `rounds` times, never two at once -> work per second."""
+    samples: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, side in sides.items():
+            samples[name].append(work / side.sample())
+    return samples
+
+
+def compare(ours: Callable[[], Side], theirs: Callable[[], Side], rounds: int, work: float) -> Measurement:
+    """The ratio of two sides' median speeds, in environment steps per second."""
+    with ExitStack() as stack:
+        sides = {"ours": stack.enter_context(ours()), "theirs": stack.enter_context(theirs())}
+        samples = interleave(sides, rounds, work)
+        versions = {name: side.versions for name, side in sides.items()}
+    ratio = statistics.median(samples["ours"]) / statistics.median(samples["theirs"])
+    return Measurement(ratio, samples, "environment steps/s", versions)
+
+
+def _fused(settings: Mapping[str, Any], devices: int = 1) -> Side:
+    """motet's side of a comparison."""
+    options = {name: settings[name] for name in ("algorithm", "env", "options", "iterations")}
+    return Side("motet", {**options, "devices": devices})
+
+
+def _work(settings: Mapping[str, Any]) -> float:
+    """Environment steps in one sample."""
+    return settings["options"]["num_envs"] * settings["options"]["num_steps"] * settings["iterations"]
+
+
+def vs_handwritten(settings: Mapping[str, Any]) -> Measurement:
+    options = {"options": settings["options"], "iterations": settings["iterations"]}
+    return compare(lambda: _fused(settings), lambda: Side("handwritten", options), settings["rounds"], _work(settings))
+
+
+def vs_rejax(settings: Mapping[str, Any]) -> Measurement:
+    options = {"options": settings["rejax options"], "iterations": settings["iterations"]}
+    python = peers.python()
+    return compare(
+        lambda: _fused(settings), lambda: Side("rejax", options, python), settings["rounds"], _work(settings)
+    )
+
+
+def two_devices(settings: Mapping[str, Any]) -> Measurement:
+    return compare(lambda: _fused(settings, 2), lambda: _fused(settings), settings["rounds"], _work(settings))
+
+
+def speed(settings: Mapping[str, Any]) -> Measurement:
+    """The median speed of one side alone."""
+    with _fused(settings) as side:
+        samples = interleave({"ours": side}, settings["rounds"], _work(settings))
+        return Measurement(statistics.median(samples["ours"]), samples, "frames/s", {"ours": side.versions})
+
+
+def _child(code: str, environment: Mapping[str, str | None]) -> Any:
+    """Run Python code in a fresh process -> the JSON that it printed last."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=_environment(environment), capture_output=True, text=True
+    )
+    if done.returncode:
+        raise RuntimeError(f"a measured process failed:\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _environment(changes: Mapping[str, str | None]) -> dict[str, str]:
+    merged: dict[str, str | None] = {**os.environ, **changes}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+COMPILE = """
+import json, motet
+result = motet.train(motet.PPO(**{options}), {env!r}, plan=motet.anakin(), total_timesteps={total})
+print(json.dumps(result.compile_seconds))
+"""
+
+
+def compile_cold(settings: Mapping[str, Any]) -> Measurement:
+    """Seconds of compilation in new processes, each with an empty cache."""
+    seconds = []
+    for _ in range(settings["rounds"]):
+        with tempfile.TemporaryDirectory() as folder:
+            code = COMPILE.format(options=settings["options"], env=settings["env"], total=settings["total_timesteps"])
+            seconds.append(_child(code, {"JAX_COMPILATION_CACHE_DIR": folder}))
+    return Measurement(statistics.median(seconds), {"ours": seconds}, "s", {})
+
+
+def second_start(settings: Mapping[str, Any]) -> Measurement:
+    """Seconds from starting the command until it shows how learning goes, once its programs are in the cache."""
+    seconds = []
+    with tempfile.TemporaryDirectory() as home:
+        first = _seconds_to_first_row(settings["command"], home)
+        for _ in range(settings["rounds"]):
+            seconds.append(_seconds_to_first_row(settings["command"], home))
+    return Measurement(statistics.median(seconds), {"ours": seconds, "with an empty cache": [first]}, "s", {})
+
+
+def _seconds_to_first_row(command: list[str], home: str) -> float:
+    # motet keeps compiled programs below the user's home, unless JAX was told of another place.
+    environment = _environment({"HOME": home, "JAX_COMPILATION_CACHE_DIR": None, "PYTHONUNBUFFERED": "1"})
+    program = Path(sys.executable).with_name(command[0])
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        [str(program), *command[1:]], cwd=home, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    seen = []
+    try:
+        for line in process.stdout:
+            seen.append(line)
+            if is_learning_row(line):
+                return time.perf_counter() - start
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    raise RuntimeError(f"{' '.join(command)} never showed a learning row:\n{''.join(seen)}")
+
+
+def is_learning_row(line: str) -> bool:
+    """Whether a line of the plain display tells of training that has been done."""
+    return "steps/s" in line and "return" in line
+
+
+MEMORY = """
+import json, os, motet
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+class Watch:
+    seen = []
+    def begin(self, *run): pass
+    def status(self, text): pass
+    def row(self, row): self.seen.append((row["iteration"], resident()))
+    def end(self): pass
+
+algorithm = motet.PPO(**{options})
+steps = algorithm.num_envs * algorithm.num_steps
+motet.train(algorithm, {env!r}, plan=motet.anakin(), total_timesteps=steps * {iterations}, display=Watch())
+print(json.dumps(Watch.seen))
+"""
+
+
+def memory(settings: Mapping[str, Any]) -> Measurement:
+    """MiB of resident memory gained between a tenth of a run and its end."""
+    code = MEMORY.format(options=settings["options"], env=settings["env"], iterations=10 * settings["iterations"])
+    seen = _child(code, {})
+    early = [size for iteration, size in seen if iteration <= settings["iterations"]]
+    if not early:
+        raise RuntimeError("the run reported nothing before a tenth of it was over; give it more iterations")
+    samples = {"resident": [size / 2**20 for _, size in seen]}
+    return Measurement((seen[-1][1] - early[-1]) / 2**20, samples, "MiB", {})
+
+
+CARTPOLE = {"algorithm": "ppo", "env": "CartPole-v1", "options": PPO, "iterations": 20, "rounds": 11}
+NOTE = "each side in a process of its own, compiled before the clock starts, asked in turn"
+
+CLAIMS = (
+    Claim(
+        "ppo_vs_handwritten",
+        {**CARTPOLE, "how": f"motet's anakin / benchmarks/handwritten_ppo.py; {NOTE}"},
+        vs_handwritten,
+        at_least=0.95,
+    ),
+    Claim(
+        "ppo_vs_rejax",
+        {
+            **CARTPOLE,
+            "rejax options": REJAX,
+            "how": f"motet's anakin / rejax's PPO; {NOTE}. rejax runs its own train_iteration in a compiled loop with "
+            "a donated state, without the evaluations that its train() puts between iterations; neither normalises "
+            "observations. motet also bootstraps at time limits and reports losses and episodes; rejax does neither",
+        },
+        vs_rejax,
+        at_least=1.5,
+    ),
+    Claim(
+        "ppo_two_devices",
+        {
+            **CARTPOLE,
+            "options": {**PPO, "num_envs": 1024},
+            "iterations": 2,
+            "rounds": 7,
+            "how": f"anakin(2) on 2 virtual devices / anakin(1) on one device; {NOTE}",
+        },
+        two_devices,
+        at_least=1.1,
+    ),
+    Claim(
+        "catch_fps",
+        {
+            "algorithm": "a2c",
+            "env": "Catch-v0",
+            "options": CATCH,
+            "iterations": 100,
+            "rounds": 11,
+            "how": "the Podracer authors' demo (Catch 10x5, 128 environments per core, 16 steps, 100 iterations, one "
+            "hidden layer of 256, step size 1e-4): 550,000 frames/s per TPU core there; here A2C, whose policy and "
+            "value have a network each and whose optimiser is RMSProp, on one CPU device",
+        },
+        speed,
+        unit=" frames/s",
+    ),
+    Claim(
+        "compile_cold",
+        {
+            "env": "CartPole-v1",
+            "options": PPO,
+            "total_timesteps": 16_384,
+            "rounds": 3,
+            "how": "an empty cache each time",
+        },
+        compile_cold,
+        at_most=8,
+        unit=" s",
+    ),
+    Claim(
+        "second_start",
+        {
+            "command": ["motet", "train", "ppo", "CartPole-v1", "--total-timesteps", "10_000_000"],
+            "rounds": 3,
+            "how": "from starting the command to its first row, after one run of it that filled the cache",
+        },
+        second_start,
+        at_most=6,
+        unit=" s",
+    ),
+    Claim(
+        "memory",
+        {
+            "env": "CartPole-v1",
+            "options": {"num_envs": 8, "num_steps": 16, "hidden": [16]},
+            "iterations": 10_000,
+            "how": "resident memory after 10 x iterations less that after iterations, in one run of motet.train",
+        },
+        memory,
+        at_most=8,
+        unit=" MiB",
+    ),
+)
+
+
+def save(claim: Claim, measurement: Measurement) -> Path:
+    """Write what was measured, and how, to the results folder."""
+    record = {
+        "name": claim.name,
+        "value": measurement.value,
+        "line": claim.line(measurement.value),
+        "settings": claim.settings,
+        "unit of samples": measurement.unit,
+        "medians": measurement.medians,
+        "samples": measurement.samples,
+        "versions": {"python": platform.python_version(), **measurement.versions},
+        "cores": os.cpu_count(),
+        "command": f"python -m benchmarks {claim.name}",
+    }
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{claim.name}.json"
+    path.write_text(json.dumps(record, indent=2) + "\n")
+    return path

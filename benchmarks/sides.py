@@ -1,0 +1,184 @@
+"""One side of a comparison: a process of its own that compiles once and then runs as often as it is asked.
+
+`python -m benchmarks.sides NAME OPTIONS` says what it is when it is ready and then answers each line it reads with
+the seconds that one sample took. Two sides stay alive together and are asked in turn, so whatever slows the machine
+down for a while slows down both. This file is run by the peers' interpreter too: each side imports what it needs.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+ROOT = Path(__file__).parents[1]
+PATIENCE = 600.0
+"""Seconds that a side may take for one answer."""
+
+Sample = Callable[[], None]
+
+
+class Side:
+    """The parent's end of one side."""
+
+    def __init__(self, name: str, options: Mapping[str, Any], python: Path | str = sys.executable):
+        self.name = name
+        command = [str(python), "-m", "benchmarks.sides", name, json.dumps(options)]
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        try:
+            self.versions: dict[str, str] = self._answer()["versions"]
+        except BaseException:
+            self.close()
+            raise
+
+    def sample(self) -> float:
+        """Run one sample -> its seconds."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        return self._answer()["seconds"]
+
+    def _answer(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        watch = threading.Timer(PATIENCE, self.process.kill)
+        watch.start()
+        line = self.process.stdout.readline()
+        watch.cancel()
+        if not line:
+            raise RuntimeError(
+                f"The side {self.name!r} ended with code {self.process.wait()} instead of answering; what it wrote to "
+                f"stderr says why. (It has {PATIENCE:.0f} s for an answer.)"
+            )
+        return json.loads(line)
+
+    def close(self) -> None:
+        """End the process: it stops when it has nothing more to read."""
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                stream.close()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def motet(algorithm: str, env: str, options: dict[str, Any], iterations: int, devices: int = 1) -> Sample:
+    """motet's `anakin` on `devices` virtual devices, past its compilation."""
+    import jax
+
+    import motet
+    from motet import algorithms
+    from motet.engine.local import Run
+    from motet.flow.trace import trace
+
+    if devices > 1:
+        motet.virtual_devices(devices)
+    plan, bound = motet.anakin(devices), algorithms.find(algorithm)(**_tuples(options))
+    # A run that is long enough for its learning rate to stay up while it is measured.
+    graph = trace(bound, motet.make(env), total_timesteps=1_000_000_000, cuts=plan.cuts())
+    (replica,) = Run(graph, plan, 0, jax.devices(), _Nobody()).replicas
+    for _ in replica.start():
+        pass
+    return lambda: replica.iterate_many(iterations)  # it returns when the metrics are on the host
+
+
+class _Nobody:
+    """Watches a run and says nothing."""
+
+    def status(self, text: str) -> None: ...
+    def rows(self, first: int, rows: Any) -> None: ...
+
+
+def handwritten(options: dict[str, Any], iterations: int) -> Sample:
+    """The straight-line loop."""
+    import jax
+    import numpy as np
+
+    from benchmarks import handwritten_ppo
+
+    options = _tuples(options)
+    per_iteration = options["num_envs"] * options["num_steps"]
+    settings = handwritten_ppo.Settings(**options, iterations=1_000_000_000 // per_iteration)
+    root = jax.random.key(0)
+    train = handwritten_ppo.make_train(settings, iterations)
+    state, done = handwritten_ppo.init(settings, root), 0
+
+    def sample() -> None:
+        nonlocal state, done
+        state, metrics = train(state, root, np.uint32(done))
+        jax.device_get(metrics)
+        done += iterations
+
+    return sample
+
+
+def rejax(options: dict[str, Any], iterations: int) -> Sample:
+    """rejax's PPO: its own training iterations in one compiled loop, without the evaluations that its `train` adds."""
+    from functools import partial
+
+    import jax
+    from rejax import PPO
+
+    algorithm = PPO.create(env="CartPole-v1", **options)
+    state = algorithm.init_state(jax.random.key(0))
+
+    @partial(jax.jit, donate_argnums=0)
+    def train(state: Any) -> Any:
+        return jax.lax.fori_loop(0, iterations, lambda _, state: algorithm.train_iteration(state), state)
+
+    def sample() -> None:
+        nonlocal state
+        state = jax.block_until_ready(train(state))
+
+    return sample
+
+
+SIDES: dict[str, Callable[..., Sample]] = {each.__name__: each for each in (motet, handwritten, rejax)}
+
+
+def _tuples(options: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has no tuples; options do."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in ("motet", "rejax", "gymnax", "jax", "jaxlib", "flax", "optax", "numpy"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def main() -> None:
+    name, options = sys.argv[1], json.loads(sys.argv[2])
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever a library prints must not look like an answer
+    sample = SIDES[name](**options)
+    sample()  # compiles
+    answers.write(json.dumps({"versions": _versions()}) + "\n")
+    for _ in sys.stdin:
+        start = time.perf_counter()
+        sample()
+        answers.write(json.dumps({"seconds": time.perf_counter() - start}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""What commands print when they are done: a run's result, and lists."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from motet.flow.describe import table
+from motet.flow.spaces import Discrete, Space
+from motet.runs.progress import speed
+
+if TYPE_CHECKING:
+    from motet.training import Result
+
+
+def summary(result: Result, wanted: int) -> str:
+    """How long a run of `wanted` steps was, how fast, what went over its links, and where its folder is."""
+    whole = f"{result.iterations:,} whole iterations"
+    exact = f"in {whole}" if result.steps == wanted else f"instead of {wanted:,}: rounded to {whole}"
+    rate = speed(result.history[0], result.history[-1]) if result.history else None
+    fast = f"; {rate:,.0f} steps/s" if rate else ""
+    lines = [
+        f"steps       {result.steps:,} {exact}",
+        f"time        {result.seconds:.1f} s, {result.compile_seconds:.1f} s of it compiling{fast}",
+    ]
+    if result.links:
+        rows = [
+            (each.link, each.source, each.target, f"{each.messages:,}", f"{each.bytes:,}", _lags(each.lags))
+            for each in result.links
+        ]
+        header = ("link", "from", "to", "messages", "bytes", "measured lag")
+        lines += ["", *table(header, rows, "<<<>><"), ""]
+    return "\n".join([*lines, f"run folder  {_near(result.run_dir)}"])
+
+
+def _lags(lags: Mapping[int, int]) -> str:
+    """How old values were; a link inside an iteration has nothing to be old."""
+    if len(lags) < 2:
+        return str(next(iter(lags), "none"))
+    return ", ".join(f"{lag} (×{count:,})" for lag, count in sorted(lags.items()))
+
+
+def _near(path: Path | None) -> str:
+    """A path as one would type it here."""
+    return os.path.relpath(path) if path and path.is_relative_to(Path.cwd()) else str(path)
+
+
+def short_space(space: Space) -> str:
+    """A space in few letters: Discrete(2), float32[4]."""
+    return str(space) if isinstance(space, Discrete) else f"{space.aval.dtype}[{','.join(map(str, space.shape))}]"
+
+
+def listing(header: Sequence[str], rows: Sequence[Sequence[object]], align: str, notes: Sequence[str]) -> str:
+    """A table with the first line of a note under each row: beside it, it would not fit a narrow terminal."""
+    head, rule, *lines = table(header, rows, align)
+    out = [head, rule]
+    for line, note in zip(lines, notes, strict=True):
+        out += [line, *textwrap.wrap(note.strip().partition("\n")[0], 78, initial_indent="  ", subsequent_indent="  ")]
+    return "\n".join(out)

@@ -1,0 +1,234 @@
+"""How a loop becomes a graph: open loops, declared variables, and a jaxpr for every cut of every node.
+
+A node's function takes `Here`, which says for how many environments it runs and with which key, and then what the
+node reads. Which dimensions of its results are cut with the environments is found by tracing it once more with
+twice as many: those that double.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from motet.errors import BadAlgorithm
+from motet.flow.batch import SHARDS, scope
+from motet.flow.graph import REDUCE, WHOLE, Cut, How, Item, Kind, Loop, Node, Output, Rate, Var, View, resize
+from motet.flow.values import Value, difference, show, strict, strict_aval
+
+
+@dataclass(frozen=True)
+class Here:
+    """Where and when a node runs."""
+
+    batch: int
+    """Environments in this piece."""
+    key: jax.Array
+    part: jax.Array
+    """Which piece this is."""
+    index: jax.Array
+    """The round of the innermost loop."""
+
+    def env_keys(self) -> jax.Array:
+        """One key for each environment, the same whatever piece it is in."""
+        rows = self.part * self.batch + jnp.arange(self.batch)
+        return jax.vmap(lambda row: jax.random.fold_in(self.key, row))(rows)
+
+
+ADDRESS = (
+    jax.eval_shape(lambda: jax.random.key(0)),
+    jax.ShapeDtypeStruct((), jnp.int32),
+    jax.ShapeDtypeStruct((), jnp.int32),
+)
+"""The types of a node's first three arguments: its key, which piece it is, and the round of the loop around it."""
+
+Function = Callable[..., tuple[Any, ...]]
+"""(here, *values read) -> the values written, in the order of the node's writes."""
+
+
+@dataclass
+class OpenLoop:
+    """A loop that is being recorded."""
+
+    name: str
+    count: int
+    rate: Rate
+    items: list[Item] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+    reported: list[tuple[str, str]] = field(default_factory=list)  # (variable, node)
+
+
+class Recorder:
+    """A graph in the making."""
+
+    def __init__(self, title: str, num_envs: int, cuts: Iterable[Cut]):
+        self.title, self.num_envs = title, num_envs
+        self.cuts = tuple(dict.fromkeys((WHOLE, *cuts)))
+        self.variables: dict[str, Var] = {}
+        self.views: dict[str, View] = {}
+        self.init: list[Node] = []
+        self.stack = [OpenLoop("iteration", 1, "iteration")]
+        self.divisors: list[tuple[str, int]] = [("the environments", num_envs)]
+        self.names: set[str] = set()
+
+    def name(self, wanted: str) -> str:
+        """`wanted`, or with a number behind it if that is taken."""
+        name, count = wanted, 1
+        while name in self.names:
+            count += 1
+            name = f"{wanted}_{count}"
+        self.names.add(name)
+        return name
+
+    def shape(self, name: str) -> Any:
+        """The types of a variable, in its own structure."""
+        var = self.variables[name]
+        return var.unpack(var.avals)
+
+    @contextmanager
+    def loop(self, name: str, count: int, rate: Rate) -> Iterator[OpenLoop]:
+        """Record what follows as `count` rounds of a loop."""
+        if count < 1:
+            raise BadAlgorithm(f"The loop {name!r} has {count} rounds; it needs at least 1.")
+        self.stack.append(OpenLoop(name, count, rate))
+        yield self.stack[-1]
+        done = self.stack.pop()
+        for var, node in done.reported:
+            # A metric climbs out of its loop as a mean; each loop on the way adds its name.
+            self.stack[-1].reported.append((self.output(done, f"{var}/{done.name}", var, "mean").name, node))
+        self.stack[-1].items.append(Loop(done.name, done.count, tuple(done.items), tuple(done.outputs), rate))
+
+    def output(self, loop: OpenLoop, name: str, inner: str, how: How = "stack") -> Value:
+        """Let every round's `inner` outlive `loop`."""
+        var = self.variables[inner]
+        rows = (jax.ShapeDtypeStruct((loop.count, *aval.shape), aval.dtype) for aval in var.avals)
+        avals = tuple(strict_aval(jax.eval_shape(REDUCE[how], each)) for each in rows)
+        shift = 1 if how == "stack" else 0
+        axes = tuple(None if axis is None else axis + shift for axis in var.axes)
+        outer = self.stack[self.stack.index(loop) - 1] if loop in self.stack else self.stack[-1]
+        self.variables[name] = Var(name, var.treedef, avals, axes, var.mean, outer.name)
+        loop.outputs.append(Output(name, inner, how))
+        return Value(name)
+
+    def start(self, name: str, run: Function, writes: Sequence[str], site: str) -> None:
+        """Record a node that makes the first value of a state, ahead of all iterations."""
+        self.init.append(self._make(f"init/{name}", "init", run, (), writes, site))
+
+    def node(self, name: str, kind: Kind, run: Function, reads: Sequence[str], writes: Sequence[str]) -> None:
+        """Record a node of the innermost open loop."""
+        self.names.add(name)
+        self.stack[-1].items.append(self._make(name, kind, run, tuple(reads), writes, name))
+
+    def view(self, name: str, of: str, method: Callable[[Any], Any]) -> None:
+        """Let a part of a state travel by itself."""
+        state = self.variables[of]
+        leaves, treedef = jax.tree.flatten(jax.tree.map(strict_aval, jax.eval_shape(method, self.shape(of))))
+        code = jax.make_jaxpr(lambda *flat: jax.tree.leaves(method(state.unpack(flat))))(*state.avals)
+        self.variables[name] = Var(name, treedef, tuple(leaves), (None,) * len(leaves))
+        self.views[name] = View(name, of, code)
+
+    def result(self, run: Function, reads: tuple[str, ...], scale: int = 1) -> tuple[Any, ...]:
+        """The types that `run` returns with `scale` times as many environments."""
+        flat, seen = self._flat(run, reads, self.num_envs * scale)
+        avals = []
+        for var in (self.variables[name] for name in reads):
+            for aval, axis in zip(var.avals, var.axes, strict=True):
+                avals.append(aval if axis is None else resize(aval, axis, aval.shape[axis] * scale))
+        jax.eval_shape(flat, *ADDRESS, *avals)
+        return seen[-1]
+
+    def batch_shape(self, handles: Sequence[str]) -> tuple[int, int]:
+        """The T and B that all of `handles` share."""
+        shapes: dict[tuple[int, int], str] = {}
+        for handle in handles:
+            var = self.variables[handle]
+            for aval, axis in zip(var.avals, var.axes, strict=True):
+                if axis != 1:
+                    raise BadAlgorithm(
+                        f"{handle!r} must hold [T, B, ...] values to be cut into minibatches or remembered; it is "
+                        f"{show(self.shape(handle))}, with the environments on dimension {axis}."
+                    )
+                time, envs, *_ = aval.shape
+                shapes.setdefault((time, envs), handle)
+        if len(shapes) != 1:
+            found = ", ".join(f"{handle} has {shape}" for shape, handle in shapes.items())
+            raise BadAlgorithm(f"Values of one batch must share T and B; {found}.")
+        return next(iter(shapes))
+
+    def _make(
+        self, name: str, kind: Kind, run: Function, reads: tuple[str, ...], writes: Sequence[str], site: str
+    ) -> Node:
+        self._check_scope(name, reads)
+        code, statistic, shape = {}, False, ()
+        for cut in self.cuts:
+            if any(count % cut.parts for _, count in self.divisors):
+                continue
+            with scope(sharded=cut.shards > 1) as around:
+                code[cut], types = self._jaxpr(run, reads, cut)
+            statistic |= around.used
+            shape = types if cut == WHOLE else shape
+        twice = self.result(run, reads, scale=2)
+        varies = kind == "call" and any(self.variables[var].divisible for var in reads)
+        loop = None if kind == "init" else self.stack[-1].name
+        for var, tree, double in zip(writes, shape, twice, strict=True):
+            self._declare(name, var, tree, double, varies, loop)
+        return Node(name, kind, site, reads, tuple(writes), code, statistic)
+
+    def _jaxpr(self, run: Function, reads: tuple[str, ...], cut: Cut) -> tuple[Any, tuple[Any, ...]]:
+        axis_env = [(SHARDS, cut.shards)] if cut.shards > 1 else None
+        flat, seen = self._flat(run, reads, self.num_envs // cut.parts)
+        avals = [aval for var in reads for aval in self.variables[var].local(cut.parts)]
+        return jax.make_jaxpr(flat, axis_env=axis_env)(*ADDRESS, *avals), seen[-1]
+
+    def _flat(self, run: Function, reads: tuple[str, ...], batch: int) -> tuple[Callable[..., Any], list[Any]]:
+        """`run` on flat leaves, and a list that gets the types it returns whenever it is traced."""
+        seen: list[Any] = []
+
+        def flat(key: jax.Array, part: jax.Array, index: jax.Array, *leaves: jax.Array) -> list[jax.Array]:
+            trees, rest = [], leaves
+            for var in (self.variables[name] for name in reads):
+                mine, rest = rest[: len(var.avals)], rest[len(var.avals) :]
+                trees.append(var.unpack(mine))
+            result = run(Here(batch, key, part, index), *trees)
+            seen.append(jax.tree.map(strict_aval, result))
+            return [strict(leaf) for leaf in jax.tree.leaves(result)]
+
+        return flat, seen
+
+    def _declare(self, node: str, name: str, tree: Any, double: Any, varies: bool, loop: str | None) -> None:
+        """Note a variable's type; a state that exists already must keep its own."""
+        leaves, treedef = jax.tree.flatten(tree)
+        axes = tuple(self._axis(node, a, b) for a, b in zip(leaves, jax.tree.leaves(double), strict=True))
+        var = Var(name, treedef, tuple(leaves), axes, varies and None in axes, loop)
+        old = self.variables.setdefault(name, var)
+        if (old.treedef, old.avals) != (var.treedef, var.avals):
+            raise BadAlgorithm(
+                f"{self.title}.{node} must return {name} as it came: expected {show(self.shape(name))}, "
+                f"got {show(tree)}. {difference(self.shape(name), tree)}"
+            )
+
+    def _axis(self, node: str, once: Any, twice: Any) -> int | None:
+        """The dimension that grows with the environments."""
+        axes = [axis for axis, (a, b) in enumerate(zip(once.shape, twice.shape, strict=True)) if a != b]
+        if len(axes) > 1:
+            raise BadAlgorithm(
+                f"{self.title}.{node} returns {show(once)}, where {len(axes)} dimensions grow with the environments; "
+                "only one may."
+            )
+        return axes[0] if axes else None
+
+    def _check_scope(self, node: str, reads: tuple[str, ...]) -> None:
+        open_loops = {loop.name for loop in self.stack}
+        for name in reads:
+            if name not in self.variables:
+                raise BadAlgorithm(f"{self.title}.{node} reads {name!r}, which nothing has written.")
+            loop = self.variables[name].loop
+            if loop is not None and loop not in open_loops:
+                raise BadAlgorithm(
+                    f"{self.title}.{node} uses {name!r} outside the loop {loop!r} that made it. Move the call into "
+                    "that `with` block."
+                )

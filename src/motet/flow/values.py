@@ -1,0 +1,97 @@
+"""What goes from one call on `flow` to the next: handles on variables, and the structures that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from motet.errors import BadAlgorithm
+
+
+@dataclass(frozen=True)
+class Value:
+    """A handle on a variable."""
+
+    name: str
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Transitions:
+    """What happened in single steps, without what the policy thought of it."""
+
+    observation: Any
+    action: Any
+    reward: Any
+    terminated: Any
+    next_observation: Any
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Rollout:
+    """T steps of B environments. `next_observation` is the true one, also where an episode ended."""
+
+    observation: Any  # [T, B, ...]
+    action: Any  # [T, B, ...]
+    extras: Any  # [T, B, ...]
+    reward: Any  # [T, B]
+    terminated: Any  # [T, B]
+    truncated: Any  # [T, B]
+    next_observation: Any  # [T, B, ...]
+
+    @property
+    def transitions(self) -> Transitions:
+        return Transitions(self.observation, self.action, self.reward, self.terminated, self.next_observation)
+
+
+def split(values: Any) -> tuple[list[str], Callable[[dict[str, Any]], Any]]:
+    """The variables inside a tree of handles, and a function that puts values in their places."""
+    leaves, treedef = jax.tree.flatten(values, is_leaf=lambda leaf: isinstance(leaf, Value))
+    for leaf in leaves:
+        if not isinstance(leaf, Value):
+            raise BadAlgorithm(
+                f"A call on flow takes what earlier calls on flow returned; got {leaf!r} ({type(leaf).__name__}). "
+                "Constants belong into the algorithm's fields."
+            )
+    names = list(dict.fromkeys(leaf.name for leaf in leaves))
+    return names, lambda table: jax.tree.unflatten(treedef, [table[leaf.name] for leaf in leaves])
+
+
+def strict(leaf: Any) -> jax.Array:
+    """The leaf as an array of a definite type: a weak one would change a loop's type from round to round."""
+    array = jnp.asarray(leaf)
+    return jax.lax.convert_element_type(array, array.dtype) if array.weak_type else array
+
+
+def strict_aval(leaf: Any) -> jax.ShapeDtypeStruct:
+    array = leaf if hasattr(leaf, "dtype") and hasattr(leaf, "shape") else jnp.asarray(leaf)
+    return jax.ShapeDtypeStruct(array.shape, array.dtype)
+
+
+def show(tree: Any) -> str:
+    """The types in a tree, for a message."""
+
+    def one(leaf: Any) -> str:
+        return f"{leaf.dtype}[{','.join(map(str, leaf.shape))}]" if hasattr(leaf, "shape") else type(leaf).__name__
+
+    leaves = jax.tree.leaves(tree)
+    if len(leaves) == 1 and jax.tree.structure(tree) == jax.tree.structure(0):
+        return one(leaves[0])
+    return f"{type(tree).__name__} of ({', '.join(map(one, leaves[:8]))}{', ...' if len(leaves) > 8 else ''})"
+
+
+def difference(before: Any, after: Any) -> str:
+    """Where two trees of types first differ, as a sentence."""
+    if jax.tree.structure(before) != jax.tree.structure(after):
+        return "Their structures differ."
+    paths = jax.tree_util.tree_flatten_with_path(before)[0]
+    for (path, old), new in zip(paths, jax.tree.leaves(after), strict=True):
+        if old != new:
+            where = jax.tree_util.keystr(path) or "the value"
+            return f"The first difference is at {where}: {show(old)} became {show(new)}."
+    return "They are the same."
