@@ -60,7 +60,7 @@ class DQN(Algorithm):
     """Step size of Adam."""
     discount: float = option(0.99, 0, 1)
     """What a reward one step later is worth."""
-    target_period: int = option(200, 1)
+    target_period: int = option(50, 1)
     """Gradient steps between two copies of the network to the target network."""
     double: bool = True
     """Let the online network choose the action that the target network judges."""
@@ -81,7 +81,8 @@ class DQN(Algorithm):
     def network(self) -> Network:
         actions = self.spec.action_space
         assert isinstance(actions, Discrete)
-        return Network(MLP(self.hidden, actions.n, self.activation), self.spec.observation_space)
+        module = MLP(self.hidden, actions.n, self.activation, random_biases=True)
+        return Network(module, self.spec.observation_space)
 
     @cached_property
     def optimiser(self) -> optax.GradientTransformation:
@@ -117,7 +118,7 @@ class DQN(Algorithm):
         next_value = pick(next_target, jnp.argmax(next_online, -1))
         goal = sample.reward + self.discount * jnp.where(sample.terminated, 0, next_value)
         value = pick(self.network(params, sample.observation), sample.action)
-        loss = jnp.mean(optax.huber_loss(value, jax.lax.stop_gradient(goal)))
+        loss = jnp.mean(optax.l2_loss(value, jax.lax.stop_gradient(goal)))
         return loss, {"loss": loss, "value": jnp.mean(value)}
 
     def apply(self, state: Learner, gradients: Any) -> Learner:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import flax.linen as nn
@@ -24,15 +25,28 @@ class MLP(nn.Module):
     activation: str = "tanh"
     scale: float = 1.0
     """Gain of the last layer's orthogonal initialisation."""
+    random_biases: bool = False
+    """Start with biases other than 0. A ReLU network without biases scales with its input, so where states grow along
+    an episode, so do the values that Q-learning takes for granted: it diverges."""
 
     @nn.compact
     def __call__(self, features: jax.Array) -> jax.Array:
         float_type = jnp.result_type(float)
         for width in self.hidden:
-            layer = nn.Dense(width, kernel_init=nn.initializers.orthogonal(np.sqrt(2)), param_dtype=float_type)
+            bound = features.shape[-1] ** -0.5 if self.random_biases else 0.0
+            layer = nn.Dense(
+                width,
+                kernel_init=nn.initializers.orthogonal(np.sqrt(2)),
+                bias_init=partial(_uniform, bound) if bound else nn.initializers.zeros,
+                param_dtype=float_type,
+            )
             features = ACTIVATIONS[self.activation](layer(features))
         last = nn.Dense(self.outputs, kernel_init=nn.initializers.orthogonal(self.scale), param_dtype=float_type)
         return last(features)
+
+
+def _uniform(bound: float, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    return jax.random.uniform(key, shape, dtype, -bound, bound)
 
 
 @dataclass(frozen=True)

@@ -42,15 +42,15 @@ class PPO(Algorithm):
     """Environment steps per rollout."""
     update_epochs: int = option(4, 1)
     """Passes over each rollout."""
-    num_minibatches: int = option(4, 1)
+    num_minibatches: int = option(8, 1)
     """Minibatches in a pass."""
-    learning_rate: float = option(1e-3, above=0)
+    learning_rate: float = option(2e-3, above=0)
     """Step size of Adam."""
     anneal: bool = True
     """Lower the step size linearly to 0 over the run."""
     discount: float = option(0.99, 0, 1)
     """What a reward one step later is worth."""
-    gae_lambda: float = option(0.95, 0, 1)
+    gae_lambda: float = option(0.9, 0, 1)
     """How far advantages look ahead: 0 one step, 1 to the episode's end."""
     clip: float = option(0.2, above=0)
     """How far the new policy's probability ratio may go from 1."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import jax
@@ -13,3 +15,19 @@ def enable() -> None:
         jax.config.update("jax_compilation_cache_dir", str(Path.home() / ".cache" / "motet" / "xla"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+
+
+@contextmanager
+def bypassed() -> Iterator[None]:
+    """Compile without leaving anything in the cache.
+
+    A program over several CPU devices crashes the process when it is read back (seen with jaxlib 0.10.2, four devices
+    and two cores), so such programs are never written.
+    """
+    name = "jax_persistent_cache_min_compile_time_secs"
+    before = getattr(jax.config, name)
+    jax.config.update(name, float("inf"))
+    try:
+        yield
+    finally:
+        jax.config.update(name, before)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from motet.engine import cache
 from motet.engine.evaluate import Evaluator, Store, node_keys
 from motet.engine.place import Place
 from motet.flow.batch import SHARDS
@@ -84,7 +86,8 @@ class Block:
                 out_specs=out_specs,
                 check_vma=False,
             )
-        with jax.default_device(self.place.devices[0]):
+        guard = cache.bypassed() if self.place.sharded and self.place.devices[0].platform == "cpu" else nullcontext()
+        with jax.default_device(self.place.devices[0]), guard:
             compiled = jax.jit(function, donate_argnums=(0,)).lower(*arguments).compile()
         self.clock.compiling += time.perf_counter() - start
         self.announce(f"running {self.label}")
