@@ -21,7 +21,16 @@ from benchmarks.sides import ROOT, Side
 
 RESULTS = Path(__file__).with_name("results")
 
-PPO = {"num_envs": 64, "num_steps": 128, "update_epochs": 4, "num_minibatches": 4, "hidden": [64, 64]}
+PPO = {
+    "num_envs": 64,
+    "num_steps": 128,
+    "update_epochs": 4,
+    "num_minibatches": 4,
+    "hidden": [64, 64],
+    "learning_rate": 1e-3,
+    "gae_lambda": 0.95,
+    "max_gradient_norm": 0.5,
+}
 """The PPO that is compared: two tanh networks, on CartPole."""
 REJAX = {
     "num_envs": 64,
@@ -29,6 +38,8 @@ REJAX = {
     "num_epochs": 4,
     "num_minibatches": 4,
     "agent_kwargs": {"hidden_layer_sizes": [64, 64], "activation": "tanh"},
+    "learning_rate": 1e-3,
+    "gae_lambda": 0.95,
     "max_grad_norm": 0.5,
 }
 """The same in rejax's words."""

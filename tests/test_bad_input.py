@@ -40,12 +40,30 @@ def test_unknown_names_suggest_the_nearest() -> None:
         ({"clip": -1.0, "update_epochs": 0}, "update_epochs must be at least 1, got 0; clip must be above 0, got -1.0"),
         ({"activation": "gelu"}, "activation must be one of tanh, relu, got 'gelu'"),
         ({"hidden": (0,)}, "hidden must be at least 1, got (0,)"),
+        ({"num_steps": 3.5}, "num_steps must be a whole number, got 3.5"),
+        ({"discount": "high"}, "discount must be a number, got 'high'"),
     ],
 )
 def test_an_option_out_of_range_is_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(motet.BadOption) as caught:
         motet.PPO(**options)
     assert message in str(caught.value)
+
+
+def test_what_is_not_made_yet_is_named() -> None:
+    fails(motet.BadOption, "algorithm must be a name", "PPO is a class", algorithm=motet.PPO)
+    fails(motet.BadOption, "env must be an id", env=3)
+    fails(motet.BadOption, "plan must be", "call it, as coarse()", plan=motet.coarse)
+    with pytest.raises(motet.BadOption, match=r"motet\.make"):
+        motet.evaluate(None, "CartPole-v1")  # type: ignore[arg-type]
+
+
+def test_an_option_of_a_class_that_is_no_dataclass() -> None:
+    class Careless(motet.A2C):
+        extra: int = motet.option(3, 1)
+
+    with pytest.raises(motet.BadAlgorithm, match=r"Careless declares the option 'extra' but is no dataclass"):
+        Careless()
 
 
 def test_rows_that_do_not_divide_into_minibatches() -> None:

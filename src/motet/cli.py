@@ -329,7 +329,7 @@ def _parse(command: str, about: str, args: list[str], **parts: type) -> Any:
     return parse(f"{command} {name}", rest, about, **parts, algorithm=algorithms.find(name))
 
 
-def _trace(algorithm: Algorithm, env: str, total_timesteps: int = 10**12, plan: Plan | None = None) -> Graph:
+def _trace(algorithm: Algorithm, env: str, total_timesteps: int = 10**9, plan: Plan | None = None) -> Graph:
     from motet import envs
     from motet.flow.trace import trace
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 
@@ -22,17 +22,9 @@ from motet.plan import presets
 from motet.plan.check import check
 from motet.plan.plan import Plan
 from motet.runs import folder
+from motet.runs.display import Display
 from motet.runs.metrics import Meter, Row
 from motet.runs.policy import Policy
-
-
-class Display(Protocol):
-    """Whatever shows a run to a person."""
-
-    def begin(self, graph: Graph, plan: Plan, total_steps: int) -> None: ...
-    def status(self, text: str) -> None: ...
-    def row(self, row: Row) -> None: ...
-    def end(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -85,14 +77,32 @@ def train(
     cache.enable()
     algorithm = algorithms.find(algorithm)() if isinstance(algorithm, str) else algorithm
     env = envs.make(env) if isinstance(env, str) else env
-    plan = presets.preset(plan) if isinstance(plan, str) else plan or default_plan(algorithm)
+    _expect("algorithm", algorithm, Algorithm, "a name such as 'ppo' or an algorithm such as motet.PPO()")
+    _expect("env", env, Environment, "an id such as 'CartPole-v1' or a motet.Environment")
+    plan = find_plan(plan) if plan is not None else default_plan(algorithm)
     if timeout <= 0:
         raise BadOption(f"timeout must be above 0 seconds, got {timeout}")
     graph = trace(algorithm, env, total_timesteps=total_timesteps, cuts=plan.cuts())
     devices = jax.devices()
-    check(graph, plan, len(devices))
+    check(graph, plan, len(devices), devices[0].platform)
     spec = Spec(env.observation_space, env.action_space, graph.iterations)
     return _Session(graph, plan, algorithm.bind(spec), seed, run_dir, display, mode, timeout).run(devices)
+
+
+def _expect(what: str, value: object, kind: type, wanted: str) -> None:
+    if not isinstance(value, kind):
+        hint = f"; {value.__name__} is a class: make one of it with ()" if isinstance(value, type) else ""
+        raise BadOption(f"{what} must be {wanted}, got {value!r}{hint}.")
+
+
+def find_plan(plan: Plan | str) -> Plan:
+    """A plan as it is, from a file that ends in .json, or the preset of that name."""
+    if isinstance(plan, str):
+        return Plan.from_json(Path(plan).read_text()) if plan.endswith(".json") else presets.preset(plan)
+    if not isinstance(plan, Plan):
+        hint = f": call it, as {getattr(plan, '__name__', 'preset')}()" if callable(plan) else ""
+        raise BadOption(f"plan must be a motet.Plan, a preset's name or a .json file, got {plan!r}{hint}.")
+    return plan
 
 
 def default_plan(algorithm: Algorithm) -> Plan:

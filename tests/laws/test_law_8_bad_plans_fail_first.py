@@ -1,5 +1,8 @@
 """Every violation of a plan is found, named and explained before anything starts."""
 
+import dataclasses
+
+import jax
 import pytest
 
 import motet
@@ -46,6 +49,12 @@ CASES: dict[str, tuple[str, Plan, tuple[str, ...]]] = {
         "ppo", Plan({"all": Fragment(("*",), place="cpu:7")}), ("takes devices 7 to 7, but there are 4",),
     ),
     "a place that is none": ("ppo", Plan({"all": Fragment(("*",), place="gpu")}), ('look like "cpu:0"',)),
+    "a place of another kind": (
+        "ppo", Plan({"all": Fragment(("*",), place="tpu:0")}), ("'tpu:0'", "of the kind 'cpu'"),
+    ),
+    "draws for a share of a batch": (
+        "noisy", motet.anakin(2), ("node 'gradient' draws random numbers", "per_replica=('gradient',)"),
+    ),
     "no fragment": ("ppo", Plan({}), ("no fragment",)),
     "no replica": ("ppo", Plan({"all": Fragment(("*",), replicas=0)}), ("replicas must be a whole number",)),
     "a negative lag": (
@@ -71,7 +80,13 @@ class TwoWriters(motet.A2C):
             flow.apply(self.apply, gradients)
 
 
-MORE = {"two_writers": TwoWriters(num_envs=8), "dqn-one": motet.DQN(num_envs=1)}
+class Noisy(motet.A2C):
+    def gradient(self, params, rollout, key):
+        scale = jax.random.uniform(key, rollout.reward.shape)
+        return super().gradient(params, dataclasses.replace(rollout, reward=rollout.reward * scale))
+
+
+MORE = {"noisy": Noisy(num_envs=8), "two_writers": TwoWriters(num_envs=8), "dqn-one": motet.DQN(num_envs=1)}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -80,7 +95,7 @@ def test_violation_is_named_with_its_remedy(case: str) -> None:
     algorithm = {**ALGORITHMS, **MORE}[name]
     graph = trace(algorithm, motet.make("CartPole-v1"), cuts=[c for c in plan.cuts() if c.parts > 0])
     with pytest.raises(motet.BadPlan) as caught:
-        check(graph, plan, devices=4)
+        check(graph, plan, devices=4, platform="cpu")
     for message in messages:
         assert message in str(caught.value)
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from motet.algorithms.distributions import Categorical, DiagonalNormal, Distribution
 from motet.algorithms.networks import MLP, Network
+from motet.errors import BadAlgorithm
 from motet.flow.spaces import Box, Discrete, Space
 
 
@@ -35,6 +36,8 @@ class ActorCritic:
 
     @staticmethod
     def make(observations: Space, actions: Space, hidden: Sequence[int], activation: str) -> ActorCritic:
+        if isinstance(actions, Box) and len(actions.shape) != 1:
+            raise BadAlgorithm(f"Continuous actions must be vectors; this environment takes {actions}. Flatten them.")
         outputs = actions.n if isinstance(actions, Discrete) else actions.shape[0]
         return ActorCritic(
             Network(MLP(tuple(hidden), outputs, activation, scale=0.01), observations),

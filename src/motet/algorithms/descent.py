@@ -35,4 +35,4 @@ def clipped(norm: float | None) -> optax.GradientTransformation:
 
 def falling(rate: float, updates: int, falls: bool) -> optax.ScalarOrSchedule:
     """A rate that goes linearly to 0 over `updates` steps, if it `falls`."""
-    return optax.linear_schedule(rate, 0, updates) if falls else rate
+    return optax.linear_schedule(rate, 0, min(updates, 2**31 - 1)) if falls else rate

@@ -93,7 +93,7 @@ class DQN(Algorithm):
         return Learner(params, jax.tree.map(jnp.copy, params), self.optimiser.init(params), jnp.zeros((), jnp.int32))
 
     def policy(self, state: Learner) -> Greedy:
-        falling = max(1, round(self.exploration * self.spec.iterations * self.gradient_steps))
+        falling = max(1.0, self.exploration * self.spec.iterations * self.gradient_steps)
         done = jnp.minimum(state.updates / falling, 1.0)
         return Greedy(state.params, self.first_epsilon + done * (self.last_epsilon - self.first_epsilon))
 

@@ -16,7 +16,7 @@ import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
 from motet.flow.batch import SHARDS
-from motet.flow.graph import REDUCE, Cut, Graph, Node
+from motet.flow.graph import REDUCE, Cut, Graph, Node, uses_key
 from motet.plan.project import Recv, Rounds, Send, Step
 
 Store = dict[str, tuple[Any, ...]]
@@ -69,7 +69,7 @@ class Evaluator:
         for step in steps:
             if isinstance(step, Rounds):
                 names += self.keyed(step.body)
-            elif isinstance(step, Node) and _uses_key(step.code[self.cut]):
+            elif isinstance(step, Node) and _draws(step.code[self.cut]):
                 names.append(step.name)
         return names
 
@@ -171,8 +171,5 @@ def _function(code: Any) -> Any:
     return jaxpr_as_fun(code) if hasattr(code, "jaxpr") else code
 
 
-def _uses_key(code: Any) -> bool:
-    if not hasattr(code, "jaxpr"):
-        return False
-    key = code.jaxpr.invars[0]
-    return any(key is var for eqn in code.jaxpr.eqns for var in eqn.invars) or key in code.jaxpr.outvars
+def _draws(code: Any) -> bool:
+    return hasattr(code, "jaxpr") and uses_key(code)

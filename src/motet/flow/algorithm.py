@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
@@ -119,14 +119,31 @@ def option(
 
 def check_ranges(algorithm: Algorithm) -> None:
     """Raise one BadOption that names every field outside its range."""
+    for name, value in vars(type(algorithm)).items():
+        if isinstance(value, Field):
+            raise BadAlgorithm(
+                f"{type(algorithm).__name__} declares the option {name!r} but is no dataclass: put "
+                "@dataclass(frozen=True, kw_only=True) above the class."
+            )
     problems = []
     for each in fields(algorithm):
         value = getattr(algorithm, each.name)
-        wants = _unmet(value, each.metadata) if value is not None else []
+        wants = [] if value is None else _wrong_type(value, each) or _unmet(value, each.metadata)
         if wants:
             problems.append(f"{each.name} must be {' and '.join(wants)}, got {value!r}")
     if problems:
         raise BadOption(f"{type(algorithm).__name__}: " + "; ".join(problems))
+
+
+def _wrong_type(value: Any, each: Field[Any]) -> list[str]:
+    """What a field with a numeric range asks of the type of `value` in vain."""
+    if not any(each.metadata.get(limit) is not None for limit in ("low", "high", "above")):
+        return []
+    whole = str(each.type).startswith(("int", "tuple[int")) or each.type is int
+    values = value if isinstance(value, tuple) else (value,)
+    if all(isinstance(v, int if whole else (int, float)) and not isinstance(v, bool) for v in values):
+        return []
+    return ["a whole number" if whole else "a number"]
 
 
 def _unmet(value: Any, limits: Mapping[str, Any]) -> list[str]:

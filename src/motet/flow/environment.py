@@ -48,6 +48,9 @@ class Environment:
 
 def check_environment(env: Environment) -> None:
     """Trace one reset and one step, and compare what they return with what the environment promises."""
+    for name in ("observation_space", "action_space"):
+        if not isinstance(getattr(env, name, None), Space):
+            raise BadEnvironment(f"{env.name} must set {name} to a motet.Discrete or motet.Box.")
     key = jax.eval_shape(lambda: jax.random.key(0))
     state, observation = _parts(env, "reset", ("state", "observation"), jax.eval_shape(env.reset, key))
     _agree(env, "reset", "observation", env.observation_space.aval, observation)
@@ -68,6 +71,9 @@ def _parts(env: Environment, method: str, names: tuple[str, ...], result: Any) -
     return result
 
 
+_WHY = {"observation": ", as its observation_space says", "state": ", as its reset returns it"}
+
+
 def _agree(env: Environment, method: str, what: str, expected: Any, got: Any) -> None:
     def show(tree: Any) -> str:
         return (
@@ -80,8 +86,7 @@ def _agree(env: Environment, method: str, what: str, expected: Any, got: Any) ->
     )
     if not same:
         raise BadEnvironment(
-            f"{env.name}.{method} must return {what} as {show(expected)}: that is expected from its "
-            f"{'spaces' if what == 'observation' else 'reset' if what == 'state' else 'contract'}; got {show(got)}."
+            f"{env.name}.{method} must return {what} as {show(expected)}{_WHY.get(what, '')}; got {show(got)}."
         )
 
 

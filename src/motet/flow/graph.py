@@ -94,6 +94,8 @@ class Node:
     code: Mapping[Cut, Any] = field(default_factory=dict, compare=False, repr=False)
     statistic: bool = False
     """True: it computes a statistic over the whole batch."""
+    draws: bool = False
+    """True: it draws random numbers for a batch as a whole, so that pieces of the batch would draw others."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,12 @@ class Graph:
 
     def edges(self) -> list[Edge]:
         return find_edges(self.root)
+
+
+def uses_key(code: Any) -> bool:
+    """Whether a node's jaxpr looks at its key."""
+    key = code.jaxpr.invars[0]
+    return any(key is var for eqn in code.jaxpr.eqns for var in eqn.invars) or key in code.jaxpr.outvars
 
 
 def resize(aval: jax.ShapeDtypeStruct, axis: int, size: int) -> jax.ShapeDtypeStruct:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from motet.errors import BadAlgorithm
 from motet.flow.batch import SHARDS, scope
-from motet.flow.graph import REDUCE, WHOLE, Cut, How, Item, Kind, Loop, Node, Output, Rate, Var, View, resize
+from motet.flow.graph import REDUCE, WHOLE, Cut, How, Item, Kind, Loop, Node, Output, Rate, Var, View, resize, uses_key
 from motet.flow.values import Value, difference, show, strict, strict_aval
 
 
@@ -176,7 +176,8 @@ class Recorder:
         loop = None if kind == "init" else self.stack[-1].name
         for var, tree, double in zip(writes, shape, twice, strict=True):
             self._declare(name, var, tree, double, varies, loop)
-        return Node(name, kind, site, reads, tuple(writes), code, statistic)
+        draws = varies and uses_key(code[WHOLE])
+        return Node(name, kind, site, reads, tuple(writes), code, statistic, draws)
 
     def _jaxpr(self, run: Function, reads: tuple[str, ...], cut: Cut) -> tuple[Any, tuple[Any, ...]]:
         axis_env = [(SHARDS, cut.shards)] if cut.shards > 1 else None

@@ -232,6 +232,8 @@ class Flow:
 
     def report(self, metrics: Value) -> None:
         """Show a dictionary of scalars to whoever watches the run, averaged over each iteration."""
+        if not isinstance(metrics, Value):
+            raise BadAlgorithm(f"flow.report takes what flow.call returned, got {metrics!r}.")
         shape = self._record.shape(metrics.name)
         if not isinstance(shape, dict) or any(leaf.shape for leaf in jax.tree.leaves(shape)):
             raise BadAlgorithm(

@@ -11,18 +11,18 @@ from motet.plan.plan import REST, Plan
 from motet.plan.project import Cast
 
 
-def check(graph: Graph, plan: Plan, devices: int | None = None) -> None:
+def check(graph: Graph, plan: Plan, devices: int | None = None, platform: str | None = None) -> None:
     """Raise `BadPlan` with all violations, each naming the node, edge or fragment and what to change."""
-    found = violations(graph, plan, devices)
+    found = violations(graph, plan, devices, platform)
     if found:
         raise BadPlan(found)
 
 
-def violations(graph: Graph, plan: Plan, devices: int | None = None) -> list[str]:
+def violations(graph: Graph, plan: Plan, devices: int | None = None, platform: str | None = None) -> list[str]:
     """Everything that keeps `plan` from running `graph`; without `devices`, places are not looked at."""
     found = [*numbers(plan), *_claims(graph, plan)]
     if found:  # the rest needs to know where each node is
-        return [*found, *_places(plan, devices)]
+        return [*found, *_places(plan, devices, platform)]
     cast = Cast(graph, plan)
     return [
         *_writers(graph, cast),
@@ -30,7 +30,7 @@ def violations(graph: Graph, plan: Plan, devices: int | None = None) -> list[str
         *_division(graph, plan),
         *_statistics(graph, plan, cast),
         *_links(graph, plan, cast),
-        *_places(plan, devices),
+        *_places(plan, devices, platform),
     ]
 
 
@@ -116,23 +116,29 @@ def _division(graph: Graph, plan: Plan) -> Iterator[str]:
 
 
 def _statistics(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
-    """Means over a batch that no collective spans."""
+    """What a node computes over the whole batch and would compute otherwise over a share of it."""
     for site in plan.per_replica:
         if site not in graph.sites():
             known = ", ".join(graph.sites())
             yield f"per_replica names {site!r}, which is no node of {graph.algorithm}; its nodes are {known}"
     for node in graph.sites().values():
         name = cast.home[node.name]
-        replicas = plan.fragments[name].replicas
-        if replicas == 1 or node.name in plan.per_replica:
+        fragment = plan.fragments[name]
+        if node.name in plan.per_replica:
             continue
+        accept = f"accept it with per_replica=({node.name!r},)"
         partial = [v for v in node.reads if graph.variables[v].mean and cast.owner[v] == name]
         reads = f"reads the mean {partial[0]!r}" if partial else ""
         why = "computes a statistic over the batch" if node.statistic else reads
-        if why:
+        if why and fragment.replicas > 1:
             yield (
-                f"node {node.name!r} {why}, but the {replicas} replicas of fragment {name!r} each see their own share "
-                f"and no collective joins them: use shards, or accept it with per_replica=({node.name!r},)"
+                f"node {node.name!r} {why}, but the {fragment.replicas} replicas of fragment {name!r} each see their "
+                f"own share and no collective joins them: use shards, or {accept}"
+            )
+        if node.draws and fragment.cut.parts > 1:
+            yield (
+                f"node {node.name!r} draws random numbers for its batch, which the {fragment.cut.parts} pieces of "
+                f"fragment {name!r} would draw otherwise: draw them in act, keep the node in one piece, or {accept}"
             )
 
 
@@ -163,10 +169,14 @@ def _links(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
             )
 
 
-def _places(plan: Plan, devices: int | None) -> Iterator[str]:
+def _places(plan: Plan, devices: int | None, platform: str | None) -> Iterator[str]:
     if devices is None:
         return
     for name, fragment in plan.fragments.items():
+        wanted = fragment.place.partition(":")[0] if isinstance(fragment.place, str) else None
+        if platform and wanted and wanted != platform:
+            yield f"fragment {name!r} is placed on {fragment.place!r}, but devices here are of the kind {platform!r}"
+            continue
         if not isinstance(fragment.shards, int) or not isinstance(fragment.replicas, int):
             continue
         first = _device(fragment.place) if fragment.place else None

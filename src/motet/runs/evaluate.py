@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from motet.errors import BadOption
 from motet.flow.algorithm import Spec
 from motet.flow.environment import Environment, advance, begin
 from motet.runs.policy import Policy
@@ -37,6 +38,8 @@ def evaluate(
     policy: Policy, env: Environment, *, episodes: int = 64, seed: int = 0, max_steps: int = 10_000
 ) -> Evaluation:
     """Play `episodes` episodes side by side."""
+    if not isinstance(env, Environment):
+        raise BadOption(f"env must be a motet.Environment, got {env!r}; motet.make(id) makes one of a name.")
     returns, lengths, done = _play(
         policy.algorithm, policy.algorithm.spec, env, episodes, max_steps, policy.params, jax.random.key(seed)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,30 @@ import numpy as np
 Row = dict[str, float | int | None]
 MOST_ROWS = 4096
 """A longer history is thinned to half: its memory does not grow with the run."""
+
+
+EPISODES = ("episodes.count", "episodes.return", "episodes.length")
+"""The first columns of every row: how many episodes ended in an iteration, and the sums over them."""
+WINDOW = 100
+
+
+class Window:
+    """The last iterations in which at least `WINDOW` episodes ended."""
+
+    def __init__(self) -> None:
+        self.rows: deque[np.ndarray] = deque()
+        self.total = np.zeros(len(EPISODES))
+
+    def add(self, rows: np.ndarray) -> None:
+        for row in rows[rows[:, 0] > 0]:
+            self.rows.append(row)
+            self.total = self.total + row
+            while self.total[0] - self.rows[0][0] >= WINDOW:
+                self.total = self.total - self.rows.popleft()
+
+    def mean(self, column: int) -> float | None:
+        """A sum over the window's episodes, for each of them."""
+        return float(np.sum([row[column] for row in self.rows]) / self.total[0]) if self.rows else None
 
 
 @dataclass
@@ -33,6 +58,7 @@ class Meter:
         self.names: Sequence[str] = ()
         self.sums = np.zeros(0)
         self.count = 0
+        self.episodes = Window()
         self.lock = threading.Lock()
 
     def use(self, names: Sequence[str]) -> None:
@@ -46,6 +72,7 @@ class Meter:
         """Take the metrics of iterations `first`, `first + 1`, ... [n, metrics]."""
         with self.lock:
             self.sums += rows.sum(0)
+            self.episodes.add(rows[:, : len(EPISODES)])
             self.count += len(rows)
             self.iteration = first + len(rows)
             if self.first_row is None:  # compiling is over: speed is measured from here
@@ -62,17 +89,18 @@ class Meter:
     def _close(self) -> None:
         now = time.monotonic()
         table = dict(zip(self.names, self.sums.tolist(), strict=True))
-        episodes = table.pop("episodes.count", 0.0)
-        total, length = table.pop("episodes.return", 0.0), table.pop("episodes.length", 0.0)
+        finished = table.pop(EPISODES[0])
+        for name in EPISODES[1:]:
+            table.pop(name)
         done = self.iteration - self.last_iteration
         row: Row = {
             "iteration": self.iteration,
             "steps": self.prefill_steps + self.iteration * self.steps_per_iteration,
             "seconds": round(now - self.began, 3),
             "steps_per_second": round(done * self.steps_per_iteration / max(now - self.last, 1e-9)) if done else None,
-            "episodes": int(episodes),
-            "return": total / episodes if episodes else None,
-            "length": length / episodes if episodes else None,
+            "episodes": int(finished),
+            "return": self.episodes.mean(1),
+            "length": self.episodes.mean(2),
             **{name: value / self.count for name, value in table.items()},
         }
         self.last, self.last_iteration = now, self.iteration

@@ -22,7 +22,7 @@ from motet.runs.metrics import Row
 if TYPE_CHECKING:
     from motet.flow.graph import Graph
     from motet.plan.plan import Plan
-    from motet.training import Display
+    from motet.runs.display import Display
 
 BARS = "▁▂▃▄▅▆▇█"
 MOST_POINTS = 512
