@@ -52,9 +52,9 @@ def test_a_wait_that_is_too_long_names_who_waits_for_whom() -> None:
                     return
 
     with pytest.raises(motet.Stalled) as caught:
-        run(graph, plan, delay=sleep, timeout=15)
+        run(graph, plan, delay=sleep, timeout=8)
     message = str(caught.value)
-    assert "has waited 15 s for" in message
+    assert "has waited 8 s for" in message
     assert "actors[" in message
     assert "learner is" in message
     assert "raise `timeout`" in message

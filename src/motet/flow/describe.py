@@ -17,7 +17,7 @@ def title(graph: Graph) -> str:
 
 def extent(graph: Graph) -> str:
     """How much there is to do."""
-    before = f"{graph.prefill_steps:,} steps, then " if graph.prefill_steps else ""
+    before = f"prefill {graph.prefill_steps:,}, " if graph.prefill_steps else ""
     return (
         f"{graph.num_envs:,} environments, {before}{graph.iterations:,} iterations of "
         f"{graph.steps_per_iteration:,} steps"
