@@ -130,18 +130,19 @@ def make_train(settings: Settings, count: int) -> Callable[[State, jax.Array, An
     adam = optimiser(settings)
     batch_size, time = settings.num_envs, settings.num_steps
 
-    def act_and_step(params: Any, carry: Any, keys: Any) -> Any:
+    def act_and_step(params: Any, carry: Any, now: Any) -> Any:
         cart, length = carry
-        keys_act, keys_env = fold_all(keys[0], batch_size), fold_all(keys[1], batch_size)
+        noise, key_env = now
         logits = actor.apply(params[0], cart)
-        action = jax.vmap(jax.random.categorical)(keys_act, logits)
+        action = jnp.argmax(logits + noise, -1)
         after, terminated = step(cart, action)
         length = length + 1
         truncated = (length >= TIME_LIMIT) & ~terminated
         done = terminated | truncated
 
         def renew() -> jax.Array:
-            fresh = reset(jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys_env))
+            keys = fold_all(key_env, batch_size)
+            fresh = reset(jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys))
             return jnp.where(done[:, None], fresh, after)
 
         # Most steps end no episode.
@@ -183,9 +184,11 @@ def make_train(settings: Settings, count: int) -> Callable[[State, jax.Array, An
         key_act, key_env, key_shuffle = (
             jax.random.fold_in(named(root, name), number) for name in ("act", "env", "permute")
         )
-        keys = (fold_all(key_act, time), fold_all(key_env, time))
+        # Gumbel noise for every choice of the rollout, drawn at once: cheaper than a small draw in each step.
+        keys_act = jax.vmap(partial(fold_all, count=batch_size))(fold_all(key_act, time))
+        noise = jax.vmap(jax.vmap(lambda key: jax.random.gumbel(key, (ACTIONS,))))(keys_act)
         (cart, length), (row, logits) = jax.lax.scan(
-            partial(act_and_step, state.params), (state.cart, state.length), keys
+            partial(act_and_step, state.params), (state.cart, state.length), (noise, fold_all(key_env, time))
         )
         observation, action, after, terminated, done, finished, ended = row
         # One pass over the whole rollout is cheaper than a small one in each step.

@@ -7,7 +7,18 @@ import pytest
 
 import motet
 from motet.engine.local import gather
-from tests.laws.cases import ALGORITHMS, PAIRS, PLANS, assert_close, assert_identical, assert_traffic, learner, pair, run, traced
+from tests.laws.cases import (
+    ALGORITHMS,
+    PAIRS,
+    PLANS,
+    assert_close,
+    assert_identical,
+    assert_traffic,
+    learner,
+    pair,
+    run,
+    traced,
+)
 
 
 def fused(name: str) -> tuple[list[np.ndarray], list[np.ndarray]]:

@@ -94,11 +94,26 @@ class PPO(Algorithm):
 
     def targets(self, params: Params, rollout: Rollout) -> Batch:
         log_prob, value = rollout.extras
-        next_value = self.networks.value(params, rollout.next_observation)
+        next_value = self.next_value(params, rollout, value)
         advantage = gae(
             rollout.reward, value, next_value, rollout.terminated, rollout.truncated, self.discount, self.gae_lambda
         )
         return Batch(rollout.observation, rollout.action, log_prob, value, advantage, advantage + value)
+
+    def next_value(self, params: Params, rollout: Rollout, value: jax.Array) -> jax.Array:
+        """The values of the true next observations: known from acting, but for the last and for cut-off episodes."""
+        last = self.networks.value(params, rollout.next_observation[-1])
+        known = jnp.concatenate([value[1:], last[None]])
+
+        def look(step: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+            truncated, observation, otherwise = step
+            return jnp.where(truncated, self.networks.value(params, observation), otherwise)
+
+        def one_step(step: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+            # Most steps cut off no episode: then there is nothing to look at.
+            return jax.lax.cond(jnp.any(step[0]), look, lambda now: now[2], step)
+
+        return jax.lax.map(one_step, (rollout.truncated, rollout.next_observation, known))
 
     def gradient(self, params: Params, batch: Batch) -> tuple[Params, dict[str, jax.Array]]:
         advantage = batch.advantage
