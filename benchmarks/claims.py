@@ -26,7 +26,7 @@ PPO = {
     "num_steps": 128,
     "update_epochs": 4,
     "num_minibatches": 4,
-    "hidden": [64, 64],
+    "hidden": (64, 64),
     "learning_rate": 1e-3,
     "gae_lambda": 0.95,
     "max_gradient_norm": 0.5,
@@ -43,7 +43,7 @@ REJAX = {
     "max_grad_norm": 0.5,
 }
 """The same in rejax's words."""
-CATCH = {"num_envs": 128, "num_steps": 16, "hidden": [256], "learning_rate": 1e-4}
+CATCH = {"num_envs": 128, "num_steps": 16, "hidden": (256,), "learning_rate": 1e-4}
 """The settings of the Podracer authors' demo, per core."""
 
 
@@ -322,7 +322,7 @@ CLAIMS = (
         "memory",
         {
             "env": "CartPole-v1",
-            "options": {"num_envs": 8, "num_steps": 16, "hidden": [16]},
+            "options": {"num_envs": 8, "num_steps": 16, "hidden": (16,)},
             "iterations": 10_000,
             "how": "resident memory after 10 x iterations less that after iterations, in one run of motet.train",
         },

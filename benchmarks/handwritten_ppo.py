@@ -22,7 +22,7 @@ import optax
 
 GRAVITY, CART_MASS, POLE_MASS, HALF_LENGTH, FORCE, TAU = 9.8, 1.0, 0.1, 0.5, 10.0, 0.02
 TOTAL_MASS = CART_MASS + POLE_MASS
-MAX_POSITION, MAX_ANGLE, TIME_LIMIT = 2.4, math.radians(12), 500
+MAX_POSITION, MAX_ANGLE = 2.4, math.radians(12)
 ACTIONS = 2
 
 
@@ -42,6 +42,7 @@ class Settings:
     entropy_weight: float = 0.01
     max_gradient_norm: float = 0.5
     hidden: tuple[int, ...] = (64, 64)
+    time_limit: int = 500
     iterations: int = 100
     """The length of the whole run, over which the learning rate falls to 0."""
 
@@ -137,7 +138,7 @@ def make_train(settings: Settings, count: int) -> Callable[[State, jax.Array, An
         action = jnp.argmax(logits + noise, -1)
         after, terminated = step(cart, action)
         length = length + 1
-        truncated = (length >= TIME_LIMIT) & ~terminated
+        truncated = (length >= settings.time_limit) & ~terminated
         done = terminated | truncated
 
         def renew() -> jax.Array:

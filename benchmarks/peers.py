@@ -18,7 +18,7 @@ def python() -> Path:
     if not STAMP.is_file() or STAMP.read_text() != PINS.read_text():
         print(f"installing the peers of {PINS.relative_to(ROOT)} into {HOME.name}", file=sys.stderr, flush=True)
         venv.create(HOME, with_pip=True, clear=True)
-        install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", str(PINS))
+        install = ("-m", "pip", "install", "-qq", "--disable-pip-version-check", "--requirement", str(PINS))
         subprocess.run([HOME / "bin" / "python", *install], check=True)
         STAMP.write_text(PINS.read_text())
     return HOME / "bin" / "python"

@@ -7,6 +7,7 @@ observation, and episode statistics.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,9 +125,15 @@ def begin(env: Environment, keys: jax.Array) -> tuple[Episode, Any, jax.Array]:
     return episode, observation, jnp.ones(batch, bool)
 
 
-def advance(env: Environment, episode: Episode, action: Any, keys: jax.Array) -> tuple[Episode, Step]:
-    """Step B environments, resetting in the same step those whose episode ended."""
-    keys_step = jax.vmap(lambda key: jax.random.fold_in(key, 0))(keys)
+def advance(
+    env: Environment, episode: Episode, action: Any, keys: jax.Array | Callable[[], jax.Array]
+) -> tuple[Episode, Step]:
+    """Step B environments, resetting in the same step those whose episode ended.
+
+    Where `keys` is a function, they are drawn only if something is random: an environment's step, or a reset.
+    """
+    draw = keys if callable(keys) else lambda: keys
+    keys_step = jax.vmap(lambda key: jax.random.fold_in(key, 0))(draw())
     state, next_observation, reward, terminated = jax.vmap(env.step)(episode.state, action, keys_step)
     reward = reward.astype(episode.total.dtype)
     length, total = episode.length + 1, episode.total + reward
@@ -135,7 +142,7 @@ def advance(env: Environment, episode: Episode, action: Any, keys: jax.Array) ->
     done = terminated | truncated
 
     def renew() -> tuple[Any, Any]:
-        fresh = jax.vmap(lambda key: env.reset(jax.random.fold_in(key, 1)))(keys)
+        fresh = jax.vmap(lambda key: env.reset(jax.random.fold_in(key, 1)))(draw())
         return jax.tree.map(lambda new, old: _where(done, new, old), fresh, (state, next_observation))
 
     # Most steps end no episode at all: then no reset is computed.

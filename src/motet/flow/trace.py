@@ -358,7 +358,7 @@ def _act(
 
 
 def _env(env: Environment, here: Here, episode: Any, action: Any) -> tuple[Any, ...]:
-    episode, step = advance(env, episode, action, here.env_keys())
+    episode, step = advance(env, episode, action, here.env_keys)
     return (episode, *(getattr(step, name) for name in Step.__dataclass_fields__))
 
 
