@@ -131,6 +131,9 @@ def make_train(settings: Settings, count: int) -> Callable[[State, jax.Array, An
     adam = optimiser(settings)
     batch_size, time = settings.num_envs, settings.num_steps
 
+    def judge(params: Any, observation: jax.Array) -> jax.Array:
+        return critic.apply(params[1], observation)[..., 0]
+
     def act_and_step(params: Any, carry: Any, now: Any) -> Any:
         cart, length = carry
         noise, key_env = now
@@ -146,10 +149,13 @@ def make_train(settings: Settings, count: int) -> Callable[[State, jax.Array, An
             fresh = reset(jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys))
             return jnp.where(done[:, None], fresh, after)
 
-        # Most steps end no episode.
+        # Most steps end no episode, and fewer cut one off, whose final observation is seen here alone.
         following = jax.lax.cond(jnp.any(done), renew, lambda: after)
+        final_value = jax.lax.cond(
+            jnp.any(truncated), lambda: judge(params, after), lambda: jnp.zeros_like(after[:, 0])
+        )
         finished = jnp.where(done, length, 0)
-        row = (cart, action, after, terminated, done, jnp.sum(finished), jnp.sum(done))
+        row = (cart, action, final_value, terminated, truncated, jnp.sum(finished), jnp.sum(done))
         return (following, jnp.where(done, 0, length)), (row, logits)
 
     def advantages(value: Any, next_value: Any, terminated: Any, done: Any) -> jax.Array:
@@ -169,7 +175,7 @@ def make_train(settings: Settings, count: int) -> Callable[[State, jax.Array, An
         advantage = (batch.advantage - jnp.mean(batch.advantage)) / (jnp.std(batch.advantage) + 1e-8)
         clipped = jnp.clip(ratio, 1 - settings.clip, 1 + settings.clip)
         policy_loss = -jnp.mean(jnp.minimum(ratio * advantage, clipped * advantage))
-        value = critic.apply(params[1], batch.observation)[:, 0]
+        value = judge(params, batch.observation)
         value_loss = 0.5 * jnp.mean(jnp.square(value - batch.target))
         entropy = -jnp.mean(jnp.sum(jnp.exp(log_p) * log_p, -1))
         return policy_loss + settings.value_weight * value_loss - settings.entropy_weight * entropy
@@ -191,11 +197,12 @@ def make_train(settings: Settings, count: int) -> Callable[[State, jax.Array, An
         (cart, length), (row, logits) = jax.lax.scan(
             partial(act_and_step, state.params), (state.cart, state.length), (noise, fold_all(key_env, time))
         )
-        observation, action, after, terminated, done, finished, ended = row
+        observation, action, final_value, terminated, truncated, finished, ended = row
         # One pass over the whole rollout is cheaper than a small one in each step.
-        value = critic.apply(state.params[1], observation)[..., 0]
-        next_value = critic.apply(state.params[1], after)[..., 0]
-        advantage = advantages(value, next_value, terminated, done)
+        value = judge(state.params, observation)
+        following = jnp.concatenate([value[1:], judge(state.params, cart)[None]])
+        next_value = jnp.where(truncated, final_value, following)
+        advantage = advantages(value, next_value, terminated, terminated | truncated)
         log_prob = taken(jax.nn.log_softmax(logits), action)
         batch = Batch(observation, action, log_prob, advantage, advantage + value)
         # Minibatches are sets of time steps: whole rows are gathered, not single ones.
