@@ -120,7 +120,8 @@ class Plain:
 
     def __call__(self, store: Store, root: jax.Array, path: tuple[int, ...]) -> Store:
         keys = node_keys(root, self.evaluator.keyed([self.node]), path)
-        written = self.evaluator.node(self.node, store, keys, self.replica, path[-1] if path else 0)
+        index = np.uint32(path[-1]).astype(np.int32) if path else np.int32(0)
+        written = self.evaluator.node(self.node, store, keys, np.int32(self.replica), index)
         views = (name for name in self.node.writes if name in self.evaluator.graph.views)
         return {**written, **{name: self.evaluator.read({**store, **written}, name) for name in views}}
 
