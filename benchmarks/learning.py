@@ -114,7 +114,7 @@ def table(records: Mapping[str, Mapping[str, Any]]) -> str:
         "# What motet learns",
         "",
         f"The mean return of the greedy policy over {EPISODES} episodes, for each seed. Options are those that differ",
-        "from the algorithm's defaults.",
+        "from the algorithm's defaults. They were tuned on these same seeds, so other seeds may do worse.",
         "",
         "| command | environment | steps | options | seeds | returns | target | holds |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
