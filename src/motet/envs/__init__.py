@@ -1,5 +1,21 @@
-"""Environments written in JAX, found by the names Gymnasium gives them."""
+"""Environments: written in JAX, or adapted from other libraries, found by their names.
 
-from motet.envs.registry import describe, make
+Nothing is imported before it is asked for: worker processes live in this package and must not load JAX.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from motet.envs.registry import describe, make
 
 __all__ = ["describe", "make"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'motet.envs' has no attribute {name!r}")
+    from motet.envs import registry
+
+    return getattr(registry, name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -64,4 +66,89 @@ class Box:
         return f"Box(shape={self.shape}, dtype={self.aval.dtype})"
 
 
-Space = Discrete | Box
+@dataclass(frozen=True)
+class MultiDiscrete:
+    """Several integers side by side: number i is 0 to nvec[i] - 1."""
+
+    nvec: tuple[int, ...]
+
+    @property
+    def aval(self) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((len(self.nvec),), jnp.int32)
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        keys = jax.random.split(key, len(self.nvec))
+        return jax.vmap(random_index)(keys, jnp.asarray(self.nvec, jnp.uint32))
+
+    def __str__(self) -> str:
+        return f"MultiDiscrete({', '.join(map(str, self.nvec))})"
+
+
+@dataclass(frozen=True)
+class MultiBinary:
+    """An array of zeros and ones."""
+
+    shape: tuple[int, ...]
+
+    @property
+    def aval(self) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(self.shape, jnp.int8)
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        return jax.random.bernoulli(key, shape=self.shape).astype(jnp.int8)
+
+    def __str__(self) -> str:
+        return f"MultiBinary(shape={self.shape})"
+
+
+@dataclass(frozen=True)
+class Dict:
+    """Named spaces; its values are dictionaries."""
+
+    items: tuple[tuple[str, Space], ...]
+    """The parts, sorted by name: the order of JAX's pytrees."""
+
+    def __init__(self, spaces: Mapping[str, Space] | tuple[tuple[str, Space], ...]):
+        pairs = spaces.items() if isinstance(spaces, Mapping) else spaces
+        object.__setattr__(self, "items", tuple(sorted(pairs)))
+
+    @property
+    def aval(self) -> Any:
+        return {name: space.aval for name, space in self.items}
+
+    def sample(self, key: jax.Array) -> Any:
+        keys = jax.random.split(key, len(self.items))
+        return {name: space.sample(each) for each, (name, space) in zip(keys, self.items, strict=True)}
+
+    def __str__(self) -> str:
+        return f"Dict({', '.join(f'{name}={space}' for name, space in self.items)})"
+
+
+@dataclass(frozen=True)
+class Tuple:
+    """Spaces in order; its values are tuples."""
+
+    spaces: tuple[Space, ...]
+
+    @property
+    def aval(self) -> Any:
+        return tuple(space.aval for space in self.spaces)
+
+    def sample(self, key: jax.Array) -> Any:
+        keys = jax.random.split(key, len(self.spaces))
+        return tuple(space.sample(each) for each, space in zip(keys, self.spaces, strict=True))
+
+    def __str__(self) -> str:
+        return f"Tuple({', '.join(map(str, self.spaces))})"
+
+
+Space = Discrete | Box | MultiDiscrete | MultiBinary | Dict | Tuple
+
+
+def parts(space: Space) -> list[Space]:
+    """The simple spaces in it, in the order of the leaves of its values."""
+    if isinstance(space, Dict):
+        return [part for _, each in space.items for part in parts(each)]
+    if isinstance(space, Tuple):
+        return [part for each in space.spaces for part in parts(each)]
+    return [space]

@@ -1,0 +1,84 @@
+"""Environments that are not written in JAX: what the rest of motet knows of them.
+
+A host environment is an opaque node of the graph, with an effect. Its numbers are plain NumPy arrays, one for each
+leaf of its spaces, with the environments on the first axis. Nothing here imports JAX: worker processes use it too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from motet.flow.spaces import Space
+
+Leaves = tuple[np.ndarray, ...]
+"""The leaves of observations or actions of B environments, in the order of JAX's pytrees, each [B, ...]."""
+
+
+class HostStep(NamedTuple):
+    """What one step of B environments gives. An episode that ended has been reset in the same step."""
+
+    observation: Leaves
+    """What to act on next; after an episode's end it opens the new one."""
+    next_observation: Leaves
+    """The true next observation: after an episode's end, the last one of the old episode."""
+    reward: np.ndarray  # [B]
+    terminated: np.ndarray  # [B] bool
+    truncated: np.ndarray  # [B] bool
+    valid: np.ndarray
+    """[B] bool: False where the step never came back because its worker died. The environment starts a new episode,
+    and nothing in this row but `observation` means anything: it must not be learned from."""
+    restarts: np.ndarray
+    """[B] int32: 1 at the first environment of a worker that was started anew in this step."""
+
+
+class Pool(Protocol):
+    """B open environments, stepped together. The arrays that it returns are its own until the next call."""
+
+    def reset(self) -> Leaves:
+        """Begin an episode in every environment."""
+        ...
+
+    def step(self, action: Leaves) -> HostStep: ...
+
+    def close(self) -> None:
+        """Give everything back; may be called twice, and after any error."""
+        ...
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Which of a run's environments a pool holds, and how they are run."""
+
+    first: int
+    """The global index of the first environment: seeds follow from it, not from the piece it is in."""
+    count: int
+    seed: int
+    workers: int = 0
+    """Processes to step them in; 0: the caller's own thread."""
+    timeout: float = 60.0
+    """Seconds that one step, or the start of a worker, may take."""
+    restarts: int = 3
+    """How often dead workers are started anew before that is an error."""
+
+    def seed_of(self, index: int) -> int:
+        """The seed of environment `index` of this pool: the same in one piece and in many."""
+        return int(np.random.SeedSequence([self.seed, self.first + index]).generate_state(1)[0])
+
+
+class HostEnvironment:
+    """A family of equal environments that run outside of XLA."""
+
+    name: str
+    observation_space: Space
+    action_space: Space
+
+    def open(self, opening: Opening) -> Pool:
+        raise NotImplementedError(f"{type(self).__name__} must define open(self, opening) -> Pool")
+
+    def describe(self) -> dict[str, Any]:
+        """What a run's record says of it."""
+        return {"name": self.name}
