@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from motet.engine.place import Place
 from motet.engine.supervise import Supervisor, Wait
@@ -140,6 +141,8 @@ class Wiring:
 def _cut(leaf: Any, piece: Piece) -> Any:
     if piece.axis is None or (piece.start, piece.stop) == (0, leaf.shape[piece.axis]):
         return leaf
+    if isinstance(leaf, np.ndarray):
+        return leaf[(slice(None),) * piece.axis + (slice(piece.start, piece.stop),)]
     return jax.lax.slice_in_dim(leaf, piece.start, piece.stop, axis=piece.axis)
 
 

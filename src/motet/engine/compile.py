@@ -17,6 +17,7 @@ import numpy as np
 
 from motet.engine import cache
 from motet.engine.evaluate import Evaluator, Store, node_keys
+from motet.engine.host import HostStep, Stand
 from motet.engine.place import Place
 from motet.flow.batch import SHARDS
 from motet.flow.graph import Cut, Graph, Node, Output
@@ -187,6 +188,7 @@ class Executable:
     body: tuple[Any, ...]
     fused: Fused | None
     clock: Clock
+    stand: Stand
 
 
 def compile_program(
@@ -196,6 +198,7 @@ def compile_program(
     replica: int,
     cut: Cut,
     announce: Callable[[str], None],
+    stand: Stand,
     compiled: bool = True,
 ) -> Executable:
     """Cut a program into blocks for one replica. Nothing is compiled before a block is first called.
@@ -231,6 +234,10 @@ def compile_program(
                 run.clear()
 
         for position, item in enumerate(items):
+            if isinstance(item, Node) and item.host is not None:
+                close(items[position:])
+                out.append(HostStep(graph, item, place, stand))
+                continue
             if isinstance(item, Node) and not compiled:
                 out.append(Plain(evaluator, replica, item))
                 continue
@@ -255,13 +262,13 @@ def compile_program(
         assert isinstance(fused, Fused)
         fused.reports = tuple(reports)
     around |= {var for var, _ in reports}
-    return Executable(blocks(program.start, around), blocks(program.body, around), fused, clock)
+    return Executable(blocks(program.start, around), blocks(program.body, around), fused, clock, stand)
 
 
 def _compilable(step: Step) -> bool:
     if isinstance(step, Rounds):
         return all(map(_compilable, step.body))
-    return not isinstance(step, (Send, Recv))
+    return isinstance(step, Node) and step.host is None
 
 
 def _sent(steps: Sequence[Step]) -> frozenset[str]:

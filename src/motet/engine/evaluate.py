@@ -69,7 +69,7 @@ class Evaluator:
         for step in steps:
             if isinstance(step, Rounds):
                 names += self.keyed(step.body)
-            elif isinstance(step, Node) and _draws(step.code[self.cut]):
+            elif isinstance(step, Node) and step.host is None and _draws(step.code[self.cut]):
                 names.append(step.name)
         return names
 

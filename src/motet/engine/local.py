@@ -19,12 +19,14 @@ import numpy as np
 from motet.engine.channels import Wiring
 from motet.engine.compile import CHUNK, compile_program
 from motet.engine.guard import Guard
+from motet.engine.host import Stand
 from motet.engine.place import Place, assign
 from motet.engine.replica import Replica, Waits
 from motet.engine.report import Collector, Columns
 from motet.engine.supervise import Supervisor
 from motet.errors import Diverged, Stopped
 from motet.flow.graph import Graph
+from motet.flow.host import Opening
 from motet.plan.plan import Plan
 from motet.plan.project import Program, project, wires
 
@@ -75,6 +77,10 @@ class Run:
     mode: Mode = "threads"
     compiled: bool = True
     timeout: float = 600.0
+    step_timeout: float = 60.0
+    """Seconds that a step of host environments, or the start of a worker, may take."""
+    restarts: int = 3
+    """How often each replica's dead workers are started anew."""
     delay: Callable[[str], None] | None = None
     """Called by each replica before each iteration; tests use it to disturb the schedule."""
     programs: Mapping[str, Program] = field(init=False)
@@ -104,7 +110,10 @@ class Run:
             self.watcher.status(f"{name}: {what}" if len(self.plan.fragments) > 1 else what)
 
         cut = self.plan.fragments[fragment].cut
-        executable = compile_program(self.graph, program, place, index, cut, announce, self.compiled)
+        share = self.graph.num_envs // count
+        workers = self.plan.fragments[fragment].workers
+        stand = Stand(Opening(index * share, share, self.seed, workers, self.step_timeout, self.restarts))
+        executable = compile_program(self.graph, program, place, index, cut, announce, stand, self.compiled)
         root = place.put(jax.random.key(self.seed)) if self.compiled else jax.random.key(self.seed)
         return Replica(name, fragment, index, place, executable, self.wiring, root, program.reports, self._report)
 
@@ -120,6 +129,9 @@ class Run:
                 self._run_threads(iterations)
         except Diverged as error:
             raise Diverged(str(error), error.iteration, self.guard and self.guard.good) from None
+        finally:
+            for replica in self.replicas:
+                replica.executable.stand.close()
         return self.outcome(iterations)
 
     # Three ways to drive the same replicas.

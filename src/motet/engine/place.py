@@ -47,10 +47,10 @@ def assign(plan: Plan, devices: Sequence[Any]) -> Mapping[str, list[Place]]:
         first = turn if fragment.place is None else int(fragment.place.partition(":")[2])
         places[name] = []
         for replica in range(fragment.replicas):
-            start = first + replica * fragment.shards
+            start = first + replica // fragment.per_device * fragment.shards
             places[name].append(
                 Place(tuple(devices[(start + shard) % len(devices)] for shard in range(fragment.shards)))
             )
         if fragment.place is None:
-            turn += fragment.replicas * fragment.shards
+            turn += fragment.devices
     return places

@@ -6,12 +6,14 @@ serial engine by letting another replica go on. Both run the same programs.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from motet.engine.channels import Version, Wiring
 from motet.engine.compile import Executable, Loop
@@ -81,8 +83,24 @@ class Replica:
             yield from self._steps(loop.body, (*path, index), loop)
             for out in loop.outputs:
                 rows[out.name].append(self.store[out.inner])
+        self.store.update(self._stack(loop, rows))
+
+    def _stack(self, loop: Loop, rows: Mapping[str, list[tuple[Any, ...]]]) -> Store:
+        """What outlives a loop. Rows from the host become one array there, and cross to the device in one piece."""
+        done: Store = {}
+        on_device: dict[str, Any] = {}
         for out in loop.outputs:
-            self.store[out.name] = _reduce(out.how, rows[out.name])
+            leaves = tuple(zip(*rows[out.name], strict=True))
+            if leaves and all(isinstance(row, np.ndarray) for row in leaves[0]):
+                done[out.name] = tuple(map(HOST_REDUCE[out.how], leaves))
+            else:
+                on_device[out.name] = leaves
+        hows = tuple(out.how for out in loop.outputs if out.name in on_device)
+        shardings = tuple(
+            tuple(self.place.sharding(axis) for axis in self.wiring.graph.variables[name].axes) for name in on_device
+        )
+        reduced = _reducer(hows, shardings)(tuple(on_device.values())) if on_device else ()
+        return done | dict(zip(on_device, reduced, strict=True))
 
     def _send(self, wire: Wire, path: Version) -> Waits:
         for channel in self.wiring.outgoing(wire, self.index):
@@ -121,5 +139,21 @@ def _due(wire: Wire, path: Version, first: int) -> Version | None:
     return None if due < first else (*path[:-1], due)
 
 
-def _reduce(how: Any, rows: list[tuple[Any, ...]]) -> tuple[Any, ...]:
-    return tuple(REDUCE[how](jnp.stack(leaves)) for leaves in zip(*rows, strict=True))
+HOST_REDUCE: dict[str, Callable[[Any], Any]] = {
+    "stack": np.stack,
+    "sum": lambda rows: np.sum(rows, 0, dtype=np.int32 if rows[0].dtype == bool else rows[0].dtype),
+    "mean": lambda rows: np.mean(rows, 0),
+}
+"""The same as `REDUCE`, of NumPy's arrays."""
+
+
+@functools.cache
+def _reducer(hows: tuple[str, ...], shardings: Any) -> Callable[[Any], Any]:
+    """All reductions of one loop as one compiled call: op by op, a long rollout would be thousands of them."""
+
+    def reduce(outputs: Any) -> Any:
+        return tuple(
+            tuple(REDUCE[how](jnp.stack(leaf)) for leaf in leaves) for how, leaves in zip(hows, outputs, strict=True)
+        )
+
+    return jax.jit(reduce, out_shardings=shardings)

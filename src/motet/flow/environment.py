@@ -13,8 +13,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from motet.errors import BadEnvironment
+from motet.flow.host import HostEnvironment, Pool
 from motet.flow.spaces import Space
 
 
@@ -47,11 +49,16 @@ class Environment:
         )
 
 
-def check_environment(env: Environment) -> None:
-    """Trace one reset and one step, and compare what they return with what the environment promises."""
+def check_environment(env: Environment | HostEnvironment) -> None:
+    """Trace one reset and one step, and compare what they return with what the environment promises.
+
+    What a host environment returns can only be looked at while it runs.
+    """
     for name in ("observation_space", "action_space"):
         if not isinstance(getattr(env, name, None), Space):
-            raise BadEnvironment(f"{env.name} must set {name} to a motet.Discrete or motet.Box.")
+            raise BadEnvironment(f"{env.name} must set {name} to a motet.Discrete, motet.Box or another space.")
+    if isinstance(env, HostEnvironment):
+        return
     key = jax.eval_shape(lambda: jax.random.key(0))
     state, observation = _parts(env, "reset", ("state", "observation"), jax.eval_shape(env.reset, key))
     _agree(env, "reset", "observation", env.observation_space.aval, observation)
@@ -158,6 +165,59 @@ def advance(
         finished_length=jnp.where(done, length, 0),
     )
     return Episode(state, jnp.where(done, 0, length), jnp.where(done, 0, total)), step
+
+
+# The same for environments outside of XLA: their pool resets, NumPy counts.
+
+HOST_FIELDS = (*Step.__dataclass_fields__, "finished", "valid", "restarts")
+"""What a host environment's step gives: the fields of `Step`, which episodes came to their own end, which rows are
+real, and how many workers died."""
+
+
+def host_types(env: HostEnvironment, batch: int) -> tuple[Episode, tuple[Any, ...]]:
+    """Zeros like the state of `batch` host environments and like what their step returns."""
+
+    def full(aval: Any) -> jax.Array:
+        return jnp.zeros((batch, *aval.shape), aval.dtype)
+
+    observation = jax.tree.map(full, env.observation_space.aval)
+    number, count, flag = jnp.zeros(batch), jnp.zeros(batch, jnp.int32), jnp.zeros(batch, bool)
+    step = Step(observation, observation, number, flag, flag, flag, number, count)
+    fields = (getattr(step, name) for name in Step.__dataclass_fields__)
+    return Episode((), count, number), (*fields, flag, flag, count)
+
+
+def begin_host(pool: Pool) -> tuple[Any, ...]:
+    """Reset B environments -> (lengths, totals, *observation, first), all of NumPy."""
+    observation = pool.reset()
+    batch = len(observation[0])
+    zeros = np.zeros(batch, np.int32), np.zeros(batch, jnp.result_type(float))
+    return (*zeros, *map(np.array, observation), np.ones(batch, bool))
+
+
+def advance_host(pool: Pool, length: np.ndarray, total: np.ndarray, action: tuple[np.ndarray, ...]) -> tuple[Any, ...]:
+    """Step B environments -> (lengths, totals, *the leaves of HOST_FIELDS), all of NumPy and nobody else's."""
+    step = pool.step(action)
+    reward = step.reward.astype(total.dtype)
+    length, total = length + 1, total + reward
+    done = step.terminated | step.truncated
+    over = done | ~step.valid
+    return (
+        np.where(over, 0, length).astype(np.int32),
+        np.where(over, 0, total).astype(total.dtype),
+        *map(np.array, step.observation),
+        *map(np.array, step.next_observation),
+        reward,
+        np.array(step.terminated),
+        # A step that never came back ends its episode too: nothing may be traced across it.
+        step.truncated | ~step.valid,
+        over,
+        np.where(done, total, 0).astype(total.dtype),
+        np.where(done, length, 0).astype(np.int32),
+        done,
+        np.array(step.valid),
+        np.array(step.restarts),
+    )
 
 
 def _where(mask: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:

@@ -16,6 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from motet.flow.host import HostCall
+
 Kind = Literal["init", "act", "env", "call", "remember", "sample", "apply"]
 How = Literal["stack", "sum", "mean"]
 Rate = Literal["step", "update", "iteration", "run"]
@@ -69,9 +71,6 @@ class Var:
     def nbytes(self, parts: int = 1) -> int:
         return sum(int(np.prod(aval.shape)) * aval.dtype.itemsize for aval in self.local(parts))
 
-    def pack(self, tree: Any) -> tuple[Any, ...]:
-        return tuple(jax.tree.leaves(tree))
-
     def unpack(self, leaves: tuple[Any, ...]) -> Any:
         return jax.tree.unflatten(self.treedef, leaves)
 
@@ -96,6 +95,8 @@ class Node:
     """True: it computes a statistic over the whole batch."""
     draws: bool = False
     """True: it draws random numbers for a batch as a whole, so that pieces of the batch would draw others."""
+    host: HostCall | None = field(default=None, compare=False, repr=False)
+    """What it does outside of XLA, instead of `code`."""
 
 
 @dataclass(frozen=True)

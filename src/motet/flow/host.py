@@ -69,6 +69,14 @@ class Opening:
         return int(np.random.SeedSequence([self.seed, self.first + index]).generate_state(1)[0])
 
 
+@dataclass(frozen=True)
+class HostCall:
+    """What a node of the graph asks of its environments: to begin, or to take a step."""
+
+    environment: HostEnvironment
+    opens: bool
+
+
 class HostEnvironment:
     """A family of equal environments that run outside of XLA."""
 

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from motet.errors import BadAlgorithm
 from motet.flow.batch import SHARDS, scope
 from motet.flow.graph import REDUCE, WHOLE, Cut, How, Item, Kind, Loop, Node, Output, Rate, Var, View, resize, uses_key
+from motet.flow.host import HostCall
 from motet.flow.values import Value, difference, show, strict, strict_aval
 
 
@@ -114,14 +115,26 @@ class Recorder:
         loop.outputs.append(Output(name, inner, how))
         return Value(name)
 
-    def start(self, name: str, run: Function, writes: Sequence[str], site: str) -> None:
+    def start(
+        self, name: str, run: Function, writes: Sequence[str], site: str, host: HostCall | None = None
+    ) -> None:
         """Record a node that makes the first value of a state, ahead of all iterations."""
-        self.init.append(self._make(f"init/{name}", "init", run, (), writes, site))
+        self.init.append(self._make(f"init/{name}", "init", run, (), writes, site, host))
 
-    def node(self, name: str, kind: Kind, run: Function, reads: Sequence[str], writes: Sequence[str]) -> None:
-        """Record a node of the innermost open loop."""
+    def node(
+        self,
+        name: str,
+        kind: Kind,
+        run: Function,
+        reads: Sequence[str],
+        writes: Sequence[str],
+        *,
+        site: str | None = None,
+        host: HostCall | None = None,
+    ) -> None:
+        """Record a node of the innermost open loop. Of a host's node, `run` only tells the types."""
         self.names.add(name)
-        self.stack[-1].items.append(self._make(name, kind, run, tuple(reads), writes, name))
+        self.stack[-1].items.append(self._make(name, kind, run, tuple(reads), writes, site or name, host))
 
     def view(self, name: str, of: str, method: Callable[[Any], Any]) -> None:
         """Let a part of a state travel by itself."""
@@ -160,7 +173,14 @@ class Recorder:
         return next(iter(shapes))
 
     def _make(
-        self, name: str, kind: Kind, run: Function, reads: tuple[str, ...], writes: Sequence[str], site: str
+        self,
+        name: str,
+        kind: Kind,
+        run: Function,
+        reads: tuple[str, ...],
+        writes: Sequence[str],
+        site: str,
+        host: HostCall | None = None,
     ) -> Node:
         self._check_scope(name, reads)
         code, statistic, shape = {}, False, ()
@@ -177,7 +197,7 @@ class Recorder:
         for var, tree, double in zip(writes, shape, twice, strict=True):
             self._declare(name, var, tree, double, varies, loop)
         draws = varies and uses_key(code[WHOLE])
-        return Node(name, kind, site, reads, tuple(writes), code, statistic, draws)
+        return Node(name, kind, site, reads, tuple(writes), {} if host else code, statistic, draws, host)
 
     def _jaxpr(self, run: Function, reads: tuple[str, ...], cut: Cut) -> tuple[Any, tuple[Any, ...]]:
         axis_env = [(SHARDS, cut.shards)] if cut.shards > 1 else None

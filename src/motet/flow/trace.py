@@ -19,8 +19,17 @@ import jax.numpy as jnp
 from motet.errors import BadAlgorithm, BadOption
 from motet.flow import shuffle
 from motet.flow.algorithm import Algorithm, Decision, Spec
-from motet.flow.environment import Environment, Step, advance, begin, check_environment
+from motet.flow.environment import (
+    HOST_FIELDS,
+    Environment,
+    Step,
+    advance,
+    begin,
+    check_environment,
+    host_types,
+)
 from motet.flow.graph import WHOLE, Cut, Graph, Item, Loop, Node, Report, resize, walk
+from motet.flow.host import HostCall, HostEnvironment
 from motet.flow.record import ADDRESS, Here, Recorder
 from motet.flow.values import Rollout, Value, show, split, strict_aval
 
@@ -28,8 +37,11 @@ PREFILL = 2**31
 """The number of the first round of the prefill, far from every iteration."""
 
 
+AnyEnvironment = Environment | HostEnvironment
+
+
 def trace(
-    algorithm: Algorithm, env: Environment, *, total_timesteps: int = 1_000_000, cuts: Iterable[Cut] = (WHOLE,)
+    algorithm: Algorithm, env: AnyEnvironment, *, total_timesteps: int = 1_000_000, cuts: Iterable[Cut] = (WHOLE,)
 ) -> Graph:
     """Record `algorithm.loop` on `env`. Cuts that do not divide the environments are left to `check` to report."""
     check_environment(env)
@@ -46,7 +58,7 @@ def trace(
         steps, prefill = flow.steps, flow.prefill_steps  # the loop called something else before its unroll
 
 
-def _bind(algorithm: Algorithm, env: Environment, iterations: int) -> Algorithm:
+def _bind(algorithm: Algorithm, env: AnyEnvironment, iterations: int) -> Algorithm:
     return algorithm.bind(Spec(env.observation_space, env.action_space, iterations))
 
 
@@ -92,7 +104,7 @@ class _Counter:
 class Flow:
     """What `Algorithm.loop` is written with."""
 
-    def __init__(self, algorithm: Algorithm, env: Environment, cuts: Iterable[Cut]):
+    def __init__(self, algorithm: Algorithm, env: AnyEnvironment, cuts: Iterable[Cut]):
         self._algorithm, self._env = algorithm, env
         self._record = Recorder(type(algorithm).__name__, algorithm.num_envs, cuts)
         self._replay: Any = None
@@ -109,15 +121,16 @@ class Flow:
         self._start_environments()
         self.steps = steps
         recurrent, extras = "memory" in record.variables, bool(jax.tree.leaves(decision.extras))
+        if recurrent:
+            record.node("recall", "call", lambda here, memory: (memory,), ["memory"], ["rollout.memory"], site="act")
         with record.loop(record.name("unroll"), steps, "step") as loop:
             reads = ["policy", "step.observation", *(["step.first", "memory"] if recurrent else [])]
             writes = ["decision.action", "decision.observation"]
             writes += ["decision.extras"] if extras else []
-            writes += ["memory"] if recurrent else []
+            writes += ["decision.first", "memory"] if recurrent else []
             record.node("act", "act", partial(_act, self._algorithm, act, extras), reads, writes)
-            fields = [f"step.{name}" for name in Step.__dataclass_fields__]
-            record.node("env", "env", partial(_env, self._env), ["env", "decision.action"], ["env", *fields])
-            for name, inner in _EPISODE_REPORTS.items():
+            self._step_environments()
+            for name, inner in self._sums().items():
                 record.output(loop, name, inner, "sum")
             return Rollout(
                 observation=record.output(loop, "rollout.observation", "decision.observation"),
@@ -127,6 +140,9 @@ class Flow:
                 terminated=record.output(loop, "rollout.terminated", "step.terminated"),
                 truncated=record.output(loop, "rollout.truncated", "step.truncated"),
                 next_observation=record.output(loop, "rollout.next_observation", "step.next_observation"),
+                valid=record.output(loop, "rollout.valid", "step.valid") if self._on_host else (),
+                first=record.output(loop, "rollout.first", "decision.first") if recurrent else (),
+                memory=Value("rollout.memory") if recurrent else (),
             )
 
     def call(self, method: Callable[..., Any], *values: Any) -> Any:
@@ -272,7 +288,7 @@ class Flow:
             views=record.views,
             root=_complete(root, learner, tuple(record.views)),
             reports=(
-                *(Report(name, "sum", "env") for name in _EPISODE_REPORTS),
+                *(Report(name, "sum", "env") for name in self._sums()),
                 *(Report(name, "mean", node) for name, node in iteration.reported),
             ),
             divisors=tuple(dict.fromkeys(record.divisors)),
@@ -294,14 +310,46 @@ class Flow:
         if type(algorithm).weights is not Algorithm.weights:
             self._record.view("policy.weights", "learner", algorithm.weights)
 
+    @property
+    def _on_host(self) -> bool:
+        return isinstance(self._env, HostEnvironment)
+
+    def _sums(self) -> dict[str, str]:
+        """What is reported of the environments, and the step's field that it is the sum of."""
+        on_host = {"episodes.count": "step.finished", "restarts": "step.restarts"}
+        return _EPISODE_REPORTS | (on_host if self._on_host else {})
+
+    def _step_environments(self) -> None:
+        env = self._env
+        if isinstance(env, HostEnvironment):
+
+            def types(here: Here, episode: Any, action: Any) -> tuple[Any, ...]:
+                state, fields = host_types(env, here.batch)
+                return (state, *fields)
+
+            run, names, host = types, HOST_FIELDS, HostCall(env, opens=False)
+        else:
+            run, names, host = partial(_env, env), tuple(Step.__dataclass_fields__), None
+        writes = ["env", *(f"step.{name}" for name in names)]
+        self._record.node("env", "env", run, ["env", "decision.action"], writes, host=host)
+
     def _start_environments(self) -> None:
         env, memory = self._env, self._algorithm.memory()
 
         def blank(here: Here) -> tuple[Any]:
             return (jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (here.batch, *jnp.shape(leaf))), memory),)
 
+        def types(here: Here) -> tuple[Any, ...]:
+            assert isinstance(env, HostEnvironment)
+            state, fields = host_types(env, here.batch)
+            table = dict(zip(HOST_FIELDS, fields, strict=True))
+            return state, table["observation"], table["first"]
+
         first = ["env", "step.observation", "step.first"]
-        self._record.start("env", lambda here: begin(env, here.env_keys()), first, "env")
+        if isinstance(env, HostEnvironment):
+            self._record.start("env", types, first, "env", HostCall(env, opens=True))
+        else:
+            self._record.start("env", lambda here: begin(env, here.env_keys()), first, "env")
         if jax.tree.leaves(memory):
             self._record.start("memory", blank, ["memory"], "act")
 
@@ -353,7 +401,7 @@ def _act(
         memory = jax.tree.map(renew, algorithm.memory(), memory)
     decision = jax.vmap(partial(act, policy))(memory, observation, here.env_keys())
     optional = [decision.extras] if extras else []
-    optional += [decision.memory] if first is not None else []
+    optional += [first, decision.memory] if first is not None else []
     return (decision.action, observation, *optional)
 
 

@@ -29,6 +29,8 @@ class Transitions:
     reward: Any
     terminated: Any
     next_observation: Any
+    valid: Any = ()
+    """Which steps really happened; () where all did."""
 
 
 @jax.tree_util.register_dataclass
@@ -43,10 +45,18 @@ class Rollout:
     terminated: Any  # [T, B]
     truncated: Any  # [T, B]
     next_observation: Any  # [T, B, ...]
+    valid: Any = ()
+    """[T, B] which steps really happened, where an environment's worker may die; () where all do."""
+    first: Any = ()
+    """[T, B] which observations open an episode, for policies with a memory; else ()."""
+    memory: Any = ()
+    """[B, ...] what the policy remembered when the rollout began; () if it remembers nothing."""
 
     @property
     def transitions(self) -> Transitions:
-        return Transitions(self.observation, self.action, self.reward, self.terminated, self.next_observation)
+        return Transitions(
+            self.observation, self.action, self.reward, self.terminated, self.next_observation, self.valid
+        )
 
 
 def split(values: Any) -> tuple[list[str], Callable[[dict[str, Any]], Any]]:

@@ -28,6 +28,7 @@ def violations(graph: Graph, plan: Plan, devices: int | None = None, platform: s
         *_writers(graph, cast),
         *_replicated_state(graph, plan, cast),
         *_division(graph, plan),
+        *_hosts(graph, plan, cast),
         *_statistics(graph, plan, cast),
         *_links(graph, plan, cast),
         *_places(plan, devices, platform),
@@ -39,10 +40,12 @@ def numbers(plan: Plan) -> Iterator[str]:
     if not plan.fragments:
         yield 'the plan has no fragment; the smallest plan is {"all": Fragment(("*",))}'
     for name, fragment in plan.fragments.items():
-        for what in ("replicas", "shards"):
+        for what in ("replicas", "shards", "per_device"):
             value = getattr(fragment, what)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 yield f"fragment {name!r}: {what} must be a whole number of at least 1, got {value!r}"
+        if not isinstance(fragment.workers, int) or isinstance(fragment.workers, bool) or fragment.workers < 0:
+            yield f"fragment {name!r}: workers must be a whole number of at least 0, got {fragment.workers!r}"
         if fragment.place is not None and _device(fragment.place) is None:
             yield f'fragment {name!r}: place must look like "cpu:0", got {fragment.place!r}'
     for name, link in plan.links.items():
@@ -115,6 +118,32 @@ def _division(graph: Graph, plan: Plan) -> Iterator[str]:
             yield f"fragment {name!r}: the graph was not traced for {fragment.cut}; pass cuts=plan.cuts() to trace"
 
 
+def _hosts(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
+    """Where environments that are not written in JAX may run, and what is for them alone."""
+    for node in graph.sites().values():
+        name = cast.home[node.name]
+        fragment = plan.fragments[name]
+        if node.host is not None and fragment.fused:
+            yield (
+                f"node {node.name!r}: {graph.environment} is not written in JAX, so it cannot be part of fragment "
+                f"{name!r}, which must be one compiled program: use a plan such as batched or sebulba"
+            )
+        if node.host is not None and fragment.workers > graph.num_envs // fragment.replicas:
+            yield (
+                f"fragment {name!r}: {fragment.workers} workers for the {graph.num_envs // fragment.replicas} "
+                "environments of a replica would leave some without any: lower workers"
+            )
+    hosts = {cast.home[node.name] for node in graph.sites().values() if node.host is not None}
+    for name, fragment in plan.fragments.items():
+        if fragment.workers and name not in hosts:
+            why = (
+                f"its environments are in fragment {next(iter(hosts))!r}"
+                if hosts
+                else f"{graph.environment} is written in JAX and is compiled, not stepped by processes"
+            )
+            yield f"fragment {name!r} has {fragment.workers} workers, but {why}: set workers to 0"
+
+
 def _statistics(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
     """What a node computes over the whole batch and would compute otherwise over a share of it."""
     for site in plan.per_replica:
@@ -177,11 +206,11 @@ def _places(plan: Plan, devices: int | None, platform: str | None) -> Iterator[s
         if platform and wanted and wanted != platform:
             yield f"fragment {name!r} is placed on {fragment.place!r}, but devices here are of the kind {platform!r}"
             continue
-        if not isinstance(fragment.shards, int) or not isinstance(fragment.replicas, int):
+        if not all(isinstance(count, int) and count > 0 for count in (fragment.shards, fragment.replicas, fragment.per_device)):
             continue
         first = _device(fragment.place) if fragment.place else None
-        if first is not None and first + fragment.replicas * fragment.shards > devices:
-            last = first + fragment.replicas * fragment.shards - 1
+        if first is not None and first + fragment.devices > devices:
+            last = first + fragment.devices - 1
             yield f"fragment {name!r} takes devices {first} to {last}, but there are {devices} {_advice(last + 1)}"
         elif first is None and fragment.shards > devices:
             need = fragment.shards
@@ -195,9 +224,3 @@ def _advice(count: int) -> str:
 def _device(place: str) -> int | None:
     platform, _, index = place.partition(":") if isinstance(place, str) else ("", "", "")
     return int(index) if platform and index.isdigit() else None
-
-
-def node_table(graph: Graph, plan: Plan) -> dict[str, list[Node]]:
-    """Fragment -> the sites it runs."""
-    home = plan.homes(graph)
-    return {name: [n for n in graph.sites().values() if home[n.name] == name] for name in plan.fragments}

@@ -32,10 +32,20 @@ class Fragment:
     """Devices of one SPMD program; means over the batch are collectives."""
     place: str | None = None
     """The first device, as "cpu:0"; the following replicas and shards take the next ones. None: any."""
+    per_device: int = 1
+    """Replicas that share a device: while one waits for its environments, another uses it."""
+    workers: int = 0
+    """Processes in which each replica steps its host environments; 0: its own thread."""
+    fused: bool = False
+    """True: all of it must be one compiled program, which no host environment can be part of."""
 
     @property
     def cut(self) -> Cut:
         return Cut(self.replicas * self.shards, self.shards)
+
+    @property
+    def devices(self) -> int:
+        return -(-self.replicas // self.per_device) * self.shards
 
 
 @dataclass(frozen=True)

@@ -11,27 +11,53 @@ from motet.plan.plan import Fragment, Lag, Link, Plan
 
 def anakin(shards: int = 1) -> Plan:
     """Nothing is cut: the whole loop is one compiled program, sharded over devices."""
-    return Plan({"all": Fragment(("*",), shards=shards)}, name="anakin")
+    return Plan({"all": Fragment(("*",), shards=shards, fused=True)}, name="anakin")
 
 
-def multi_learner(learners: int = 2) -> Plan:
+def sebulba(actors: int = 1, threads: int = 2, learners: int = 1, lag: Lag = 1, workers: int = 0) -> Plan:
+    """Threads share each actor device, one deciding while another's environments step; the learner overlaps them."""
+    return Plan(
+        {
+            "actors": Fragment(("act", "env"), replicas=actors * threads, per_device=threads, workers=workers),
+            "learner": Fragment(("*",), shards=learners),
+        },
+        {"policy": Link(lag)},
+        name="sebulba",
+    )
+
+
+def batched(workers: int = 2, learners: int = 1) -> Plan:
+    """Environments in worker processes, stepped together; everything else in one place."""
+    return Plan(
+        {"environments": Fragment(("env",), workers=workers), "learner": Fragment(("*",), shards=learners)},
+        name="batched",
+    )
+
+
+def multi_learner(learners: int = 2, workers: int = 0) -> Plan:
     """Every learner has environments of its own; gradients are averaged by a collective."""
-    return Plan({"learners": Fragment(("*",), shards=learners)}, name="multi_learner")
+    return Plan({"learners": Fragment(("*",), shards=learners, workers=workers)}, name="multi_learner")
 
 
-def coarse(actors: int = 2, learners: int = 1, lag: Lag = 0) -> Plan:
+def coarse(actors: int = 2, learners: int = 1, lag: Lag = 0, workers: int = 0) -> Plan:
     """Actors send whole rollouts to the learner, and get its policy back once an iteration."""
     return Plan(
-        {"actors": Fragment(("act", "env"), replicas=actors), "learner": Fragment(("*",), shards=learners)},
+        {
+            "actors": Fragment(("act", "env"), replicas=actors, workers=workers),
+            "learner": Fragment(("*",), shards=learners),
+        },
         {"policy": Link(lag)},
         name="coarse",
     )
 
 
-def fine(environments: int = 2, learners: int = 1) -> Plan:
+def fine(environments: int = 2, learners: int = 1, workers: int = 0) -> Plan:
     """Workers only step environments; one place decides for all of them at every step."""
     return Plan(
-        {"environments": Fragment(("env",), replicas=environments), "learner": Fragment(("*",), shards=learners)},
+        {
+            "environments": Fragment(("env",), replicas=environments, workers=workers),
+            "learner": Fragment(("*",), shards=learners),
+        },
         name="fine",
     )
 
@@ -47,7 +73,7 @@ def central(workers: int = 2, lag: Literal[0, "latest"] = 0, per_replica: tuple[
 
 
 PRESETS: dict[str, Callable[..., Plan]] = {
-    preset.__name__: preset for preset in (anakin, multi_learner, coarse, fine, central)
+    preset.__name__: preset for preset in (anakin, sebulba, batched, multi_learner, coarse, fine, central)
 }
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 
 from motet.flow.describe import extent, grouped, table, title
 from motet.flow.graph import Graph, Node
-from motet.plan.check import node_table
 from motet.plan.plan import Fragment, Plan
 from motet.plan.project import Program, Recv, Rounds, Send, Step, project
 from motet.plan.traffic import traffic
@@ -87,3 +86,9 @@ def _links(graph: Graph, plan: Plan, programs: dict[str, Program]) -> list[str]:
         return ["Nothing is cut: no link carries anything."]
     header = ("link", "from", "to", "rate", "messages", "bytes", "lag")
     return [*table(header, rows, "<<<<>>>"), "(messages and bytes are for one iteration)"]
+
+
+def node_table(graph: Graph, plan: Plan) -> dict[str, list[Node]]:
+    """Fragment -> the sites it runs."""
+    home = plan.homes(graph)
+    return {name: [n for n in graph.sites().values() if home[n.name] == name] for name in plan.fragments}
