@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ import jax
 
 from motet import algorithms, envs
 from motet.engine import cache
-from motet.engine.local import Flown, Mode, Outcome, Run, gather
+from motet.engine.local import Flown, Limits, Mode, Outcome, Run, gather
 from motet.errors import BadOption, Diverged
 from motet.flow.algorithm import Algorithm, Spec
 from motet.flow.environment import Environment
 from motet.flow.graph import Graph
+from motet.flow.host import HostEnvironment
 from motet.flow.trace import trace
 from motet.plan import presets
 from motet.plan.check import check
@@ -58,7 +60,7 @@ class Result:
 
 def train(
     algorithm: Algorithm | str,
-    env: Environment | str,
+    env: Environment | HostEnvironment | str | Callable[[], Any],
     plan: Plan | str | None = None,
     *,
     total_timesteps: int = 500_000,
@@ -67,29 +69,41 @@ def train(
     display: Display | None = None,
     mode: Mode = "threads",
     timeout: float = 600.0,
+    step_timeout: float = 60.0,
+    restarts: int = 3,
 ) -> Result:
     """Train `algorithm` on `env` as `plan` says.
 
-    Without a plan, the whole loop is one compiled program on all devices that divide the environments. With
-    `mode="serial"` the same programs run in one thread, for debugging. `timeout` is how many seconds one part may
-    wait for another before the run is stopped.
+    `env` is an id, an environment, or a function that makes a Gymnasium environment. Without a plan, the whole loop
+    is one compiled program on all devices that divide the environments; environments that are not written in JAX are
+    stepped by worker processes beside it. With `mode="serial"` the same programs run in one thread, for debugging.
+
+    `timeout` is how many seconds one part may wait for another before the run is stopped, `step_timeout` how many a
+    step of host environments may take, and `restarts` how often dead workers are started anew.
     """
     cache.enable()
     algorithm = algorithms.find(algorithm)() if isinstance(algorithm, str) else algorithm
-    env = envs.make(env) if isinstance(env, str) else env
+    if isinstance(env, str) or (callable(env) and not isinstance(env, (type, Environment, HostEnvironment))):
+        env = envs.make(env)
     _expect("algorithm", algorithm, Algorithm, "a name such as 'ppo' or an algorithm such as motet.PPO()")
-    _expect("env", env, Environment, "an id such as 'CartPole-v1' or a motet.Environment")
-    plan = find_plan(plan) if plan is not None else default_plan(algorithm)
-    if timeout <= 0:
-        raise BadOption(f"timeout must be above 0 seconds, got {timeout}")
+    wanted = "an id such as 'CartPole-v1', a motet.Environment or a function that makes a Gymnasium environment"
+    _expect("env", env, (Environment, HostEnvironment), wanted)
+    assert isinstance(env, (Environment, HostEnvironment))
+    plan = find_plan(plan) if plan is not None else default_plan(algorithm, env)
+    for name, seconds in (("timeout", timeout), ("step_timeout", step_timeout)):
+        if seconds <= 0:
+            raise BadOption(f"{name} must be above 0 seconds, got {seconds}")
+    if restarts < 0:
+        raise BadOption(f"restarts must be at least 0, got {restarts}")
     graph = trace(algorithm, env, total_timesteps=total_timesteps, cuts=plan.cuts())
     devices = jax.devices()
     check(graph, plan, len(devices), devices[0].platform)
     spec = Spec(env.observation_space, env.action_space, graph.iterations)
-    return _Session(graph, plan, algorithm.bind(spec), seed, run_dir, display, mode, timeout).run(devices)
+    limits = Limits(timeout, step_timeout, restarts)
+    return _Session(graph, plan, algorithm.bind(spec), seed, run_dir, display, mode, limits).run(devices)
 
 
-def _expect(what: str, value: object, kind: type, wanted: str) -> None:
+def _expect(what: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:
     if not isinstance(value, kind):
         hint = f"; {value.__name__} is a class: make one of it with ()" if isinstance(value, type) else ""
         raise BadOption(f"{what} must be {wanted}, got {value!r}{hint}.")
@@ -105,8 +119,10 @@ def find_plan(plan: Plan | str) -> Plan:
     return plan
 
 
-def default_plan(algorithm: Algorithm) -> Plan:
-    """Everything in one program, on as many devices as divide the environments."""
+def default_plan(algorithm: Algorithm, env: Environment | HostEnvironment) -> Plan:
+    """Everything in one program, on as many devices as divide the environments; host environments in processes."""
+    if isinstance(env, HostEnvironment):
+        return presets.batched(workers=min(os.cpu_count() or 1, algorithm.num_envs))
     shards = max(n for n in range(1, jax.device_count() + 1) if algorithm.num_envs % n == 0)
     return presets.anakin(shards)
 
@@ -122,7 +138,7 @@ class _Session:
     run_dir: str | Path | None
     display: Display | None
     mode: Mode
-    timeout: float
+    limits: Limits
 
     def __post_init__(self) -> None:
         self.steps = self.graph.prefill_steps + self.graph.iterations * self.graph.steps_per_iteration
@@ -136,7 +152,7 @@ class _Session:
                 self.writer.begin(self.graph, self.plan, self.algorithm, self.seed)
             if self.display:
                 self.display.begin(self.graph, self.plan, self.steps)
-            run = Run(self.graph, self.plan, self.seed, devices, meter, self.mode, timeout=self.timeout)
+            run = Run(self.graph, self.plan, self.seed, devices, meter, self.mode, limits=self.limits)
             meter.use(run.columns.names)
             outcome = run(self.graph.iterations)
             meter.finish()

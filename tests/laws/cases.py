@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import motet
-from motet.engine.local import Mode, Outcome, Run, gather
+from motet.engine.local import Limits, Mode, Outcome, Run, gather
 from motet.flow.algorithm import Algorithm
 from motet.flow.environment import Environment
 from motet.flow.graph import Graph
@@ -88,7 +88,7 @@ def run(
 ) -> tuple[Outcome, Silent]:
     check(graph, plan, jax.device_count())
     watcher = Silent()
-    flown = Run(graph, plan, seed, jax.devices(), watcher, mode, compiled, timeout=timeout, delay=delay)(iterations)
+    flown = Run(graph, plan, seed, jax.devices(), watcher, mode, compiled, Limits(timeout), delay)(iterations)
     return flown, watcher
 
 

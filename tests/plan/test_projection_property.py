@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from motet.engine.local import Run
+from motet.engine.local import Limits, Run
 from motet.flow.graph import WHOLE, Cut, Graph, Item, Loop, Node, Output, Var
 from motet.plan.plan import Fragment, Link, Plan
 from motet.plan.project import project, wires
@@ -131,7 +131,7 @@ class Deaf:
 
 
 def states(graph: Graph, plan: Plan, mode: Any = "serial", seed: int = 0, delay: Any = None) -> dict[str, int]:
-    run = Run(graph, plan, seed, jax.devices(), Deaf(), mode, compiled=False, timeout=20, delay=delay)
+    run = Run(graph, plan, seed, jax.devices(), Deaf(), mode, compiled=False, limits=Limits(20), delay=delay)
     outcome = run(ITERATIONS)
     owner = {var: home for node in graph.nodes() for var in node.writes for home in [plan.homes(graph)[node.name]]}
     return {
@@ -223,5 +223,5 @@ def test_a_lagging_link_delivers_exactly_the_value_of_that_many_rounds_before(la
     plan = Plan({"a": Fragment(("watch",)), "b": Fragment(("tick",))}, {"clock": Link(lag)})
     for mode in ("serial", "threads"):
         seen.clear()
-        Run(graph, plan, 0, jax.devices(), Deaf(), mode, compiled=False, timeout=20)(8)
+        Run(graph, plan, 0, jax.devices(), Deaf(), mode, compiled=False, limits=Limits(20))(8)
         assert seen == [max(0, round_ - lag) for round_ in range(8)]

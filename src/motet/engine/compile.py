@@ -21,7 +21,7 @@ from motet.engine.host import HostStep, Stand
 from motet.engine.place import Place
 from motet.flow.batch import SHARDS
 from motet.flow.graph import Cut, Graph, Node, Output
-from motet.plan.project import Program, Recv, Rounds, Send, Step
+from motet.plan.project import Program, Rounds, Send, Step
 
 
 @dataclass(frozen=True)

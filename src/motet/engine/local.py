@@ -24,13 +24,27 @@ from motet.engine.place import Place, assign
 from motet.engine.replica import Replica, Waits
 from motet.engine.report import Collector, Columns
 from motet.engine.supervise import Supervisor
-from motet.errors import Diverged, Stopped
+from motet.errors import Diverged, Stalled, Stopped
 from motet.flow.graph import Graph
 from motet.flow.host import Opening
 from motet.plan.plan import Plan
 from motet.plan.project import Program, project, wires
 
 Mode = Literal["threads", "serial"]
+GRACE = 5.0
+"""Seconds that environments have to finish a step when a run is stopped."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a run waits, and how much it forgives."""
+
+    timeout: float = 600.0
+    """Seconds that one replica may wait for another."""
+    step_timeout: float = 60.0
+    """Seconds that a step of host environments, or the start of a worker, may take."""
+    restarts: int = 3
+    """How often each replica's dead workers are started anew."""
 
 
 class Watcher(Protocol):
@@ -76,18 +90,14 @@ class Run:
     watcher: Watcher
     mode: Mode = "threads"
     compiled: bool = True
-    timeout: float = 600.0
-    step_timeout: float = 60.0
-    """Seconds that a step of host environments, or the start of a worker, may take."""
-    restarts: int = 3
-    """How often each replica's dead workers are started anew."""
+    limits: Limits = field(default_factory=lambda: Limits())
     delay: Callable[[str], None] | None = None
     """Called by each replica before each iteration; tests use it to disturb the schedule."""
     programs: Mapping[str, Program] = field(init=False)
 
     def __post_init__(self) -> None:
         self.programs = project(self.graph, self.plan)
-        self.supervisor = Supervisor(self.timeout)
+        self.supervisor = Supervisor(self.limits.timeout)
         self.columns = Columns(self.graph)
         self.guard = Guard(self.graph, self.columns) if "learner" in self.graph.variables else None
         all_wires = [wire for p in self.programs.values() for wire, _ in wires((*p.start, *p.body))]
@@ -112,7 +122,8 @@ class Run:
         cut = self.plan.fragments[fragment].cut
         share = self.graph.num_envs // count
         workers = self.plan.fragments[fragment].workers
-        stand = Stand(Opening(index * share, share, self.seed, workers, self.step_timeout, self.restarts))
+        limits = self.limits
+        stand = Stand(Opening(index * share, share, self.seed, workers, limits.step_timeout, limits.restarts))
         executable = compile_program(self.graph, program, place, index, cut, announce, stand, self.compiled)
         root = place.put(jax.random.key(self.seed)) if self.compiled else jax.random.key(self.seed)
         return Replica(name, fragment, index, place, executable, self.wiring, root, program.reports, self._report)
@@ -174,18 +185,45 @@ class Run:
         for thread in threads:
             thread.start()
         try:
-            while any(thread.is_alive() for thread in threads):
+            while any(thread.is_alive() for thread in threads) and not self.supervisor.stopped:
                 for thread in threads:
-                    thread.join(0.1)
+                    thread.join(0.1 / len(threads))
+                self._watch_environments()
         except BaseException as error:  # Ctrl-C included
             self.supervisor.fail(error)
             raise
         finally:
             self.supervisor.stop()
-            for thread in threads:
-                thread.join()
+            self._leave(threads)
         if self.supervisor.error is not None:
             raise self.supervisor.error
+
+    def _watch_environments(self) -> None:
+        """An environment that is stepped in a replica's own thread and never returns can only be seen from outside."""
+        now = time.monotonic()
+        for replica in self.replicas:
+            since, opening = replica.executable.stand.busy_since, replica.executable.stand.opening
+            if since is not None and not opening.workers and now - since > opening.timeout:
+                self.supervisor.fail(
+                    Stalled(
+                        f"{replica.name} has waited {opening.timeout:g} s for one step of its environments "
+                        f"{opening.first} to {opening.first + opening.count - 1}. If a step may take that long, raise "
+                        "`step_timeout`."
+                    )
+                )
+
+    def _leave(self, threads: Sequence[threading.Thread]) -> None:
+        """Let every thread come to its end. One inside an environment that hangs is left: it dies with the process."""
+        patient = time.monotonic() + GRACE
+        for thread, replica in zip(threads, self.replicas, strict=True):
+            while thread.is_alive():
+                thread.join(0.05)
+                hangs = replica.executable.stand.busy_since is not None and time.monotonic() > patient
+                if hangs and replica.executable.stand.opening.workers:
+                    replica.executable.stand.close()  # its workers die, and the thread learns of it
+                    patient = time.monotonic() + GRACE
+                elif hangs:
+                    break
 
     def _thread(self, replica: Replica, iterations: int) -> None:
         try:

@@ -115,9 +115,7 @@ class Recorder:
         loop.outputs.append(Output(name, inner, how))
         return Value(name)
 
-    def start(
-        self, name: str, run: Function, writes: Sequence[str], site: str, host: HostCall | None = None
-    ) -> None:
+    def start(self, name: str, run: Function, writes: Sequence[str], site: str, host: HostCall | None = None) -> None:
         """Record a node that makes the first value of a state, ahead of all iterations."""
         self.init.append(self._make(f"init/{name}", "init", run, (), writes, site, host))
 

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator
 
 from motet.errors import BadPlan
-from motet.flow.graph import Graph, Loop, Node, walk, written
+from motet.flow.graph import Graph, Loop, walk, written
 from motet.plan.plan import REST, Plan
 from motet.plan.project import Cast
 
@@ -206,7 +206,9 @@ def _places(plan: Plan, devices: int | None, platform: str | None) -> Iterator[s
         if platform and wanted and wanted != platform:
             yield f"fragment {name!r} is placed on {fragment.place!r}, but devices here are of the kind {platform!r}"
             continue
-        if not all(isinstance(count, int) and count > 0 for count in (fragment.shards, fragment.replicas, fragment.per_device)):
+        if not all(
+            isinstance(count, int) and count > 0 for count in (fragment.shards, fragment.replicas, fragment.per_device)
+        ):
             continue
         first = _device(fragment.place) if fragment.place else None
         if first is not None and first + fragment.devices > devices:

@@ -18,6 +18,8 @@ MOST_ROWS = 4096
 
 EPISODES = ("episodes.count", "episodes.return", "episodes.length")
 """The first columns of every row: how many episodes ended in an iteration, and the sums over them."""
+RESTARTS = "restarts"
+"""How many workers of host environments died and were started anew; shown as the sum over the run."""
 WINDOW = 100
 
 
@@ -59,6 +61,7 @@ class Meter:
         self.sums = np.zeros(0)
         self.count = 0
         self.episodes = Window()
+        self.restarts = 0
         self.lock = threading.Lock()
 
     def use(self, names: Sequence[str]) -> None:
@@ -92,6 +95,7 @@ class Meter:
         finished = table.pop(EPISODES[0])
         for name in EPISODES[1:]:
             table.pop(name)
+        self.restarts += int(table.pop(RESTARTS, 0))
         done = self.iteration - self.last_iteration
         row: Row = {
             "iteration": self.iteration,
@@ -101,6 +105,7 @@ class Meter:
             "episodes": int(finished),
             "return": self.episodes.mean(1),
             "length": self.episodes.mean(2),
+            **({"restarts": self.restarts} if RESTARTS in self.names else {}),
             **{name: value / self.count for name, value in table.items()},
         }
         self.last, self.last_iteration = now, self.iteration

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 BARS = "▁▂▃▄▅▆▇█"
 MOST_POINTS = 512
 """A longer curve is thinned to half, so that a long run needs no more memory than a short one."""
-NOT_LOSSES = frozenset({"iteration", "steps", "seconds", "steps_per_second", "episodes", "return", "length"})
+NOT_LOSSES = frozenset(
+    {"iteration", "steps", "seconds", "steps_per_second", "episodes", "return", "length", "restarts"}
+)
 
 
 def live_display(console: Console | None = None) -> Display:
