@@ -10,19 +10,22 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from motet.algorithms.actions import EVERY_SPACE
 from motet.algorithms.actor_critic import ActorCritic, Params
 from motet.algorithms.descent import Learner, clipped, descend, falling, start
 from motet.algorithms.returns import gae
 from motet.flow.algorithm import Algorithm, Decision, option
+from motet.flow.spaces import Space
 from motet.flow.trace import Flow
 from motet.flow.values import Rollout
 
 
 @dataclass(frozen=True, kw_only=True)
 class A2C(Algorithm):
-    """Advantage actor-critic, for discrete and continuous actions."""
+    """Advantage actor-critic, for actions of every space."""
 
     max_lag: ClassVar[int | None] = 0
+    action_spaces: ClassVar[tuple[type[Space], ...]] = EVERY_SPACE
 
     num_envs: int = option(16, 1)
     """Environments that act side by side."""
@@ -60,10 +63,10 @@ class A2C(Algorithm):
     def init(self, key: jax.Array) -> Learner:
         return start(self.optimiser, self.networks.init(key))
 
-    def act(self, policy: Params, memory: Any, observation: jax.Array, key: jax.Array) -> Decision:
+    def act(self, policy: Params, memory: Any, observation: Any, key: jax.Array) -> Decision:
         return Decision(self.networks.policy(policy, observation).sample(key))
 
-    def exploit(self, policy: Params, memory: Any, observation: jax.Array, key: jax.Array) -> Decision:
+    def exploit(self, policy: Params, memory: Any, observation: Any, key: jax.Array) -> Decision:
         return Decision(self.networks.policy(policy, observation).mode())
 
     def gradient(self, params: Params, rollout: Rollout) -> tuple[Params, dict[str, jax.Array]]:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
-from motet.algorithms.distributions import Categorical, DiagonalNormal, Distribution
+from motet.algorithms.actions import distribution, first_log_std, width
+from motet.algorithms.distributions import Distribution
 from motet.algorithms.networks import MLP, Network
-from motet.errors import BadAlgorithm
-from motet.flow.spaces import Box, Discrete, Space
+from motet.flow.spaces import Space
 
 
 @jax.tree_util.register_dataclass
@@ -22,7 +21,7 @@ class Params:
 
     actor: Any
     critic: Any
-    log_std: jax.Array | None
+    log_std: Any
     """The deviation of continuous actions, the same for all observations; None for discrete ones."""
 
 
@@ -36,23 +35,18 @@ class ActorCritic:
 
     @staticmethod
     def make(observations: Space, actions: Space, hidden: Sequence[int], activation: str) -> ActorCritic:
-        if isinstance(actions, Box) and len(actions.shape) != 1:
-            raise BadAlgorithm(f"Continuous actions must be vectors; this environment takes {actions}. Flatten them.")
-        outputs = actions.n if isinstance(actions, Discrete) else actions.shape[0]
         return ActorCritic(
-            Network(MLP(tuple(hidden), outputs, activation, scale=0.01), observations),
+            Network(MLP(tuple(hidden), width(actions), activation, scale=0.01), observations),
             Network(MLP(tuple(hidden), 1, activation, scale=1.0), observations),
             actions,
         )
 
     def init(self, key: jax.Array) -> Params:
         key_actor, key_critic = jax.random.split(key)
-        log_std = jnp.zeros(self.actions.shape) if isinstance(self.actions, Box) else None
-        return Params(self.actor.init(key_actor), self.critic.init(key_critic), log_std)
+        return Params(self.actor.init(key_actor), self.critic.init(key_critic), first_log_std(self.actions))
 
-    def policy(self, params: Params, observation: jax.Array) -> Distribution:
-        out = self.actor(params.actor, observation)
-        return Categorical(out) if params.log_std is None else DiagonalNormal(out, params.log_std)
+    def policy(self, params: Params, observation: Any) -> Distribution:
+        return distribution(self.actions, self.actor(params.actor, observation), params.log_std)
 
-    def value(self, params: Params, observation: jax.Array) -> jax.Array:
+    def value(self, params: Params, observation: Any) -> jax.Array:
         return self.critic(params.critic, observation)[..., 0]

@@ -100,13 +100,13 @@ class DQN(Algorithm):
     def weights(self, state: Learner) -> tuple[Any, Any]:
         return state.params, state.target
 
-    def act(self, policy: Greedy, memory: Any, observation: jax.Array, key: jax.Array) -> Decision:
+    def act(self, policy: Greedy, memory: Any, observation: Any, key: jax.Array) -> Decision:
         key_choice, key_action = jax.random.split(key)
         explore = jax.random.uniform(key_choice) < policy.epsilon
         best = self.exploit(policy, memory, observation, key).action
         return Decision(jnp.where(explore, self.spec.action_space.sample(key_action), best))
 
-    def exploit(self, policy: Greedy, memory: Any, observation: jax.Array, key: jax.Array) -> Decision:
+    def exploit(self, policy: Greedy, memory: Any, observation: Any, key: jax.Array) -> Decision:
         return Decision(jnp.argmax(self.network(policy.params, observation)).astype(jnp.int32))
 
     def gradient(self, weights: tuple[Any, Any], sample: Transitions) -> tuple[Any, dict[str, jax.Array]]:

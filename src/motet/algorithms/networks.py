@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motet.flow.spaces import Discrete, Space
+from motet.algorithms.observations import View
+from motet.flow.spaces import Space
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {"tanh": nn.tanh, "relu": nn.relu}
 
@@ -57,19 +58,14 @@ class Network:
     space: Space
 
     def init(self, key: jax.Array) -> Any:
-        return self.module.init(key, self.features(jnp.zeros(self.space.aval.shape, self.space.aval.dtype)))
+        return self.module.init(key, self.features(View(self.space).blank))
 
-    def __call__(self, params: Any, observation: jax.Array) -> jax.Array:
+    def __call__(self, params: Any, observation: Any) -> jax.Array:
         """[..., *observation] -> [..., outputs]"""
         out = self.module.apply(params, self.features(observation))
         assert isinstance(out, jax.Array)
         return out
 
-    def features(self, observation: jax.Array) -> jax.Array:
-        """Observations as flat vectors of floats; a discrete one as its indicator."""
-        float_type = jnp.result_type(float)
-        if isinstance(self.space, Discrete):
-            return jax.nn.one_hot(observation, self.space.n, dtype=float_type)
-        ndim = len(self.space.shape)
-        batch = observation.shape[: observation.ndim - ndim]
-        return observation.reshape(*batch, -1).astype(float_type)
+    def features(self, observation: Any) -> jax.Array:
+        """Observations as flat vectors of floats."""
+        return View(self.space).numbers(observation)
