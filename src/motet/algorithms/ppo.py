@@ -14,6 +14,7 @@ from motet.algorithms.actions import EVERY_SPACE
 from motet.algorithms.actor_critic import ActorCritic, Params
 from motet.algorithms.descent import Learner, clipped, descend, falling, start
 from motet.algorithms.returns import gae
+from motet.algorithms.torsos import TORSOS, TorsoName
 from motet.flow.algorithm import Algorithm, Decision, option
 from motet.flow.batch import batch_moments
 from motet.flow.spaces import Space
@@ -68,14 +69,18 @@ class PPO(Algorithm):
     normalize_advantage: bool = True
     """Shift and scale each minibatch's advantages to mean 0 and variance 1."""
     hidden: tuple[int, ...] = option((64, 64), 1)
-    """Widths of the hidden layers, of policy and value alike."""
+    """Widths of the hidden layers, of policy and value alike. After convolutions there are none, unless other numbers
+    join the images."""
     activation: Literal["tanh", "relu"] = option("tanh", choices=("tanh", "relu"))
     """Activation of the hidden layers."""
+    torso: TorsoName = option("auto", choices=TORSOS)
+    """What looks at images: nature (a small convolutional network), impala (a deep one), or mlp, which takes them as
+    flat vectors. auto: nature for uint8 images of at least 36 x 36 pixels, mlp for the rest."""
 
     @cached_property
     def networks(self) -> ActorCritic:
         spec = self.spec
-        return ActorCritic.make(spec.observation_space, spec.action_space, self.hidden, self.activation)
+        return ActorCritic.make(spec.observation_space, spec.action_space, self.hidden, self.activation, self.torso)
 
     @cached_property
     def optimiser(self) -> optax.GradientTransformation:
@@ -87,10 +92,9 @@ class PPO(Algorithm):
         return start(self.optimiser, self.networks.init(key))
 
     def act(self, policy: Params, memory: Any, observation: Any, key: jax.Array) -> Decision:
-        distribution = self.networks.policy(policy, observation)
+        distribution, value = self.networks.policy_and_value(policy, observation)
         action = distribution.sample(key)
-        extras = (distribution.log_prob(action), self.networks.value(policy, observation))
-        return Decision(action, extras=extras)
+        return Decision(action, extras=(distribution.log_prob(action), value))
 
     def exploit(self, policy: Params, memory: Any, observation: Any, key: jax.Array) -> Decision:
         return Decision(self.networks.policy(policy, observation).mode())
@@ -126,12 +130,12 @@ class PPO(Algorithm):
         return jax.grad(self.loss, has_aux=True)(params, batch, advantage)
 
     def loss(self, params: Params, batch: Batch, advantage: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        distribution = self.networks.policy(params, batch.observation)
+        distribution, value = self.networks.policy_and_value(params, batch.observation)
         log_ratio = distribution.log_prob(batch.action) - batch.log_prob
         ratio = jnp.exp(log_ratio)
         clipped = jnp.clip(ratio, 1 - self.clip, 1 + self.clip)
         policy_loss = -jnp.mean(jnp.minimum(ratio * advantage, clipped * advantage))
-        value_loss = self.value_loss(self.networks.value(params, batch.observation), batch)
+        value_loss = self.value_loss(value, batch)
         entropy = jnp.mean(distribution.entropy())
         total = policy_loss + self.value_weight * value_loss - self.entropy_weight * entropy
         metrics = {
