@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from motet.flow.describe import table
-from motet.flow.spaces import Discrete, Space
+from motet.flow.spaces import Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 from motet.runs.progress import speed
 
 if TYPE_CHECKING:
@@ -49,8 +49,15 @@ def _near(path: Path | None) -> str:
 
 
 def short_space(space: Space) -> str:
-    """A space in few letters: Discrete(2), float32[4]."""
-    return str(space) if isinstance(space, Discrete) else f"{space.aval.dtype}[{','.join(map(str, space.shape))}]"
+    """A space in few letters: Discrete(2), float32[4], {image: uint8[84,84,3], speed: float32[1]}."""
+    if isinstance(space, Dict):
+        return f"{{{', '.join(f'{name}: {short_space(part)}' for name, part in space.items)}}}"
+    if isinstance(space, Tuple):
+        return f"({', '.join(map(short_space, space.spaces))})"
+    if isinstance(space, Discrete | MultiDiscrete):
+        return str(space)
+    kind = "binary" if isinstance(space, MultiBinary) else space.aval.dtype
+    return f"{kind}[{','.join(map(str, space.shape))}]"
 
 
 def listing(header: Sequence[str], rows: Sequence[Sequence[object]], align: str, notes: Sequence[str]) -> str:

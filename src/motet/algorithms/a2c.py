@@ -10,19 +10,23 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from motet.algorithms.actions import EVERY_SPACE
 from motet.algorithms.actor_critic import ActorCritic, Params
 from motet.algorithms.descent import Learner, clipped, descend, falling, start
 from motet.algorithms.returns import gae
+from motet.algorithms.torsos import TORSOS, TorsoName
 from motet.flow.algorithm import Algorithm, Decision, option
+from motet.flow.spaces import Space
 from motet.flow.trace import Flow
 from motet.flow.values import Rollout
 
 
 @dataclass(frozen=True, kw_only=True)
 class A2C(Algorithm):
-    """Advantage actor-critic, for discrete and continuous actions."""
+    """Advantage actor-critic, for actions of every space."""
 
     max_lag: ClassVar[int | None] = 0
+    action_spaces: ClassVar[tuple[type[Space], ...]] = EVERY_SPACE
 
     num_envs: int = option(16, 1)
     """Environments that act side by side."""
@@ -43,14 +47,18 @@ class A2C(Algorithm):
     max_gradient_norm: float | None = option(0.5, above=0)
     """Longer gradients are scaled down to this norm; None: never."""
     hidden: tuple[int, ...] = option((64, 64), 1)
-    """Widths of the hidden layers, of policy and value alike."""
+    """Widths of the hidden layers, of policy and value alike. After convolutions there are none, unless other numbers
+    join the images."""
     activation: Literal["tanh", "relu"] = option("tanh", choices=("tanh", "relu"))
     """Activation of the hidden layers."""
+    torso: TorsoName = option("auto", choices=TORSOS)
+    """What looks at images: nature (a small convolutional network), impala (a deep one), or mlp, which takes them as
+    flat vectors. auto: nature for uint8 images of at least 36 x 36 pixels, mlp for the rest."""
 
     @cached_property
     def networks(self) -> ActorCritic:
         spec = self.spec
-        return ActorCritic.make(spec.observation_space, spec.action_space, self.hidden, self.activation)
+        return ActorCritic.make(spec.observation_space, spec.action_space, self.hidden, self.activation, self.torso)
 
     @cached_property
     def optimiser(self) -> optax.GradientTransformation:
@@ -60,22 +68,21 @@ class A2C(Algorithm):
     def init(self, key: jax.Array) -> Learner:
         return start(self.optimiser, self.networks.init(key))
 
-    def act(self, policy: Params, memory: Any, observation: jax.Array, key: jax.Array) -> Decision:
+    def act(self, policy: Params, memory: Any, observation: Any, key: jax.Array) -> Decision:
         return Decision(self.networks.policy(policy, observation).sample(key))
 
-    def exploit(self, policy: Params, memory: Any, observation: jax.Array, key: jax.Array) -> Decision:
+    def exploit(self, policy: Params, memory: Any, observation: Any, key: jax.Array) -> Decision:
         return Decision(self.networks.policy(policy, observation).mode())
 
     def gradient(self, params: Params, rollout: Rollout) -> tuple[Params, dict[str, jax.Array]]:
         return jax.grad(self.loss, has_aux=True)(params, rollout)
 
     def loss(self, params: Params, rollout: Rollout) -> tuple[jax.Array, dict[str, jax.Array]]:
-        value = self.networks.value(params, rollout.observation)
+        distribution, value = self.networks.policy_and_value(params, rollout.observation)
         next_value = self.networks.value(params, rollout.next_observation)
         ends = (rollout.terminated, rollout.truncated)
         advantage = gae(rollout.reward, value, next_value, *ends, self.discount, self.gae_lambda)
         advantage, target = jax.lax.stop_gradient((advantage, advantage + value))
-        distribution = self.networks.policy(params, rollout.observation)
         policy_loss = -jnp.mean(distribution.log_prob(rollout.action) * advantage)
         value_loss = 0.5 * jnp.mean(jnp.square(value - target))
         entropy = jnp.mean(distribution.entropy())

@@ -12,6 +12,7 @@ import optax
 
 from motet.algorithms.descent import clipped
 from motet.algorithms.networks import MLP, Network
+from motet.algorithms.torsos import TORSOS, Torso, TorsoName
 from motet.flow.algorithm import Algorithm, Decision, option
 from motet.flow.spaces import Discrete, Space
 from motet.flow.trace import Flow
@@ -73,16 +74,20 @@ class DQN(Algorithm):
     max_gradient_norm: float | None = option(10.0, above=0)
     """Longer gradients are scaled down to this norm; None: never."""
     hidden: tuple[int, ...] = option((128, 128), 1)
-    """Widths of the hidden layers."""
+    """Widths of the hidden layers. After convolutions there are none, unless other numbers join the
+    images."""
     activation: Literal["tanh", "relu"] = option("relu", choices=("tanh", "relu"))
     """Activation of the hidden layers."""
+    torso: TorsoName = option("auto", choices=TORSOS)
+    """What looks at images: nature (a small convolutional network), impala (a deep one), or mlp, which takes them as
+    flat vectors. auto: nature for uint8 images of at least 36 x 36 pixels, mlp for the rest."""
 
     @cached_property
     def network(self) -> Network:
-        actions = self.spec.action_space
+        observations, actions = self.spec.observation_space, self.spec.action_space
         assert isinstance(actions, Discrete)
-        module = MLP(self.hidden, actions.n, self.activation, random_biases=True)
-        return Network(module, self.spec.observation_space)
+        layers = Torso.make(observations, self.torso).layers(self.hidden)
+        return Network(MLP(layers, actions.n, self.activation, random_biases=True), observations, self.torso)
 
     @cached_property
     def optimiser(self) -> optax.GradientTransformation:
@@ -100,13 +105,13 @@ class DQN(Algorithm):
     def weights(self, state: Learner) -> tuple[Any, Any]:
         return state.params, state.target
 
-    def act(self, policy: Greedy, memory: Any, observation: jax.Array, key: jax.Array) -> Decision:
+    def act(self, policy: Greedy, memory: Any, observation: Any, key: jax.Array) -> Decision:
         key_choice, key_action = jax.random.split(key)
         explore = jax.random.uniform(key_choice) < policy.epsilon
         best = self.exploit(policy, memory, observation, key).action
         return Decision(jnp.where(explore, self.spec.action_space.sample(key_action), best))
 
-    def exploit(self, policy: Greedy, memory: Any, observation: jax.Array, key: jax.Array) -> Decision:
+    def exploit(self, policy: Greedy, memory: Any, observation: Any, key: jax.Array) -> Decision:
         return Decision(jnp.argmax(self.network(policy.params, observation)).astype(jnp.int32))
 
     def gradient(self, weights: tuple[Any, Any], sample: Transitions) -> tuple[Any, dict[str, jax.Array]]:

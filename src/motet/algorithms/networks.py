@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import flax.linen as nn
@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motet.flow.spaces import Discrete, Space
+from motet.algorithms.torsos import Torso, TorsoName
+from motet.flow.spaces import Space
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {"tanh": nn.tanh, "relu": nn.relu}
 
@@ -51,25 +52,33 @@ def _uniform(bound: float, key: jax.Array, shape: tuple[int, ...], dtype: Any) -
 
 @dataclass(frozen=True)
 class Network:
-    """A module with its way of reading observations."""
+    """A module on top of a torso. Where the torso has nothing to learn, the parameters are the module's alone."""
 
     module: nn.Module
     space: Space
+    torso: TorsoName = "mlp"
 
     def init(self, key: jax.Array) -> Any:
-        return self.module.init(key, self.features(jnp.zeros(self.space.aval.shape, self.space.aval.dtype)))
+        torso = self._torso
+        if torso.module is None:
+            return self.module.init(key, torso((), torso.view.blank))
+        key_torso, key_module = jax.random.split(key)
+        below = torso.init(key_torso)
+        return {"torso": below, "module": self.module.init(key_module, torso(below, torso.view.blank))}
 
-    def __call__(self, params: Any, observation: jax.Array) -> jax.Array:
+    def __call__(self, params: Any, observation: Any) -> jax.Array:
         """[..., *observation] -> [..., outputs]"""
-        out = self.module.apply(params, self.features(observation))
-        assert isinstance(out, jax.Array)
-        return out
+        if self._torso.module is None:
+            return run(self.module, params, self._torso((), observation))
+        return run(self.module, params["module"], self._torso(params["torso"], observation))
 
-    def features(self, observation: jax.Array) -> jax.Array:
-        """Observations as flat vectors of floats; a discrete one as its indicator."""
-        float_type = jnp.result_type(float)
-        if isinstance(self.space, Discrete):
-            return jax.nn.one_hot(observation, self.space.n, dtype=float_type)
-        ndim = len(self.space.shape)
-        batch = observation.shape[: observation.ndim - ndim]
-        return observation.reshape(*batch, -1).astype(float_type)
+    @cached_property
+    def _torso(self) -> Torso:
+        return Torso.make(self.space, self.torso)
+
+
+def run(module: nn.Module, params: Any, *inputs: Any) -> jax.Array:
+    """What a module without side effects gives."""
+    out = module.apply(params, *inputs)
+    assert isinstance(out, jax.Array)
+    return out

@@ -10,11 +10,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from motet.algorithms.actions import EVERY_SPACE
 from motet.algorithms.actor_critic import ActorCritic, Params
 from motet.algorithms.descent import Learner, clipped, descend, falling, start
 from motet.algorithms.returns import gae
+from motet.algorithms.torsos import TORSOS, TorsoName
 from motet.flow.algorithm import Algorithm, Decision, option
 from motet.flow.batch import batch_moments
+from motet.flow.spaces import Space
 from motet.flow.trace import Flow
 from motet.flow.values import Rollout
 
@@ -22,8 +25,8 @@ from motet.flow.values import Rollout
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Batch:
-    observation: jax.Array  # [T, B, ...], or [N, ...] in a minibatch, as all of these
-    action: jax.Array
+    observation: Any  # [T, B, ...], or [N, ...] in a minibatch, as all of these
+    action: Any
     log_prob: jax.Array
     value: jax.Array
     advantage: jax.Array
@@ -32,9 +35,10 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class PPO(Algorithm):
-    """Proximal policy optimisation, for discrete and continuous actions."""
+    """Proximal policy optimisation, for actions of every space."""
 
     max_lag: ClassVar[int | None] = 4
+    action_spaces: ClassVar[tuple[type[Space], ...]] = EVERY_SPACE
 
     num_envs: int = option(64, 1)
     """Environments that act side by side."""
@@ -65,14 +69,18 @@ class PPO(Algorithm):
     normalize_advantage: bool = True
     """Shift and scale each minibatch's advantages to mean 0 and variance 1."""
     hidden: tuple[int, ...] = option((64, 64), 1)
-    """Widths of the hidden layers, of policy and value alike."""
+    """Widths of the hidden layers, of policy and value alike. After convolutions there are none, unless other numbers
+    join the images."""
     activation: Literal["tanh", "relu"] = option("tanh", choices=("tanh", "relu"))
     """Activation of the hidden layers."""
+    torso: TorsoName = option("auto", choices=TORSOS)
+    """What looks at images: nature (a small convolutional network), impala (a deep one), or mlp, which takes them as
+    flat vectors. auto: nature for uint8 images of at least 36 x 36 pixels, mlp for the rest."""
 
     @cached_property
     def networks(self) -> ActorCritic:
         spec = self.spec
-        return ActorCritic.make(spec.observation_space, spec.action_space, self.hidden, self.activation)
+        return ActorCritic.make(spec.observation_space, spec.action_space, self.hidden, self.activation, self.torso)
 
     @cached_property
     def optimiser(self) -> optax.GradientTransformation:
@@ -83,13 +91,12 @@ class PPO(Algorithm):
     def init(self, key: jax.Array) -> Learner:
         return start(self.optimiser, self.networks.init(key))
 
-    def act(self, policy: Params, memory: Any, observation: jax.Array, key: jax.Array) -> Decision:
-        distribution = self.networks.policy(policy, observation)
+    def act(self, policy: Params, memory: Any, observation: Any, key: jax.Array) -> Decision:
+        distribution, value = self.networks.policy_and_value(policy, observation)
         action = distribution.sample(key)
-        extras = (distribution.log_prob(action), self.networks.value(policy, observation))
-        return Decision(action, extras=extras)
+        return Decision(action, extras=(distribution.log_prob(action), value))
 
-    def exploit(self, policy: Params, memory: Any, observation: jax.Array, key: jax.Array) -> Decision:
+    def exploit(self, policy: Params, memory: Any, observation: Any, key: jax.Array) -> Decision:
         return Decision(self.networks.policy(policy, observation).mode())
 
     def targets(self, params: Params, rollout: Rollout) -> Batch:
@@ -102,14 +109,14 @@ class PPO(Algorithm):
 
     def next_value(self, params: Params, rollout: Rollout, value: jax.Array) -> jax.Array:
         """The values of the true next observations: known from acting, but for the last and for cut-off episodes."""
-        last = self.networks.value(params, rollout.next_observation[-1])
+        last = self.networks.value(params, jax.tree.map(lambda leaf: leaf[-1], rollout.next_observation))
         known = jnp.concatenate([value[1:], last[None]])
 
-        def look(step: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+        def look(step: tuple[jax.Array, Any, jax.Array]) -> jax.Array:
             truncated, observation, otherwise = step
             return jnp.where(truncated, self.networks.value(params, observation), otherwise)
 
-        def one_step(step: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+        def one_step(step: tuple[jax.Array, Any, jax.Array]) -> jax.Array:
             # Most steps cut off no episode: then there is nothing to look at.
             return jax.lax.cond(jnp.any(step[0]), look, lambda now: now[2], step)
 
@@ -123,12 +130,12 @@ class PPO(Algorithm):
         return jax.grad(self.loss, has_aux=True)(params, batch, advantage)
 
     def loss(self, params: Params, batch: Batch, advantage: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        distribution = self.networks.policy(params, batch.observation)
+        distribution, value = self.networks.policy_and_value(params, batch.observation)
         log_ratio = distribution.log_prob(batch.action) - batch.log_prob
         ratio = jnp.exp(log_ratio)
         clipped = jnp.clip(ratio, 1 - self.clip, 1 + self.clip)
         policy_loss = -jnp.mean(jnp.minimum(ratio * advantage, clipped * advantage))
-        value_loss = self.value_loss(self.networks.value(params, batch.observation), batch)
+        value_loss = self.value_loss(value, batch)
         entropy = jnp.mean(distribution.entropy())
         total = policy_loss + self.value_weight * value_loss - self.entropy_weight * entropy
         metrics = {

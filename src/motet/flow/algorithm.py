@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import jax
 
 from motet.errors import BadAlgorithm, BadOption
-from motet.flow.spaces import Box, Discrete, Space
+from motet.flow.spaces import Box, Discrete, Space, parts
 
 if TYPE_CHECKING:
     from motet.flow.trace import Flow
@@ -46,14 +46,14 @@ class Algorithm:
     """How many iterations old the acting policy may be and the algorithm still learn; None: any."""
 
     action_spaces: ClassVar[tuple[type[Space], ...]] = (Discrete, Box)
-    """The kinds of actions it can choose."""
+    """The kinds of actions it can choose, and of the parts of actions that have several."""
 
     num_envs: int = field(default=8, metadata={"low": 1})
     """Environments that act side by side."""
 
     def bind(self, spec: Spec) -> Self:
         """This algorithm for one task: a copy whose methods find the task in `self.spec`."""
-        if not isinstance(spec.action_space, self.action_spaces):
+        if not all(isinstance(space, self.action_spaces) for space in (spec.action_space, *parts(spec.action_space))):
             kinds = " or ".join(kind.__name__ for kind in self.action_spaces)
             raise BadAlgorithm(
                 f"{type(self).__name__} chooses {kinds} actions, but this environment takes {spec.action_space}. "
@@ -139,11 +139,14 @@ def _wrong_type(value: Any, each: Field[Any]) -> list[str]:
     """What a field with a numeric range asks of the type of `value` in vain."""
     if not any(each.metadata.get(limit) is not None for limit in ("low", "high", "above")):
         return []
-    whole = str(each.type).startswith(("int", "tuple[int")) or each.type is int
-    values = value if isinstance(value, tuple) else (value,)
-    if all(isinstance(v, int if whole else (int, float)) and not isinstance(v, bool) for v in values):
+    kind = each.type.__name__ if each.type in (int, float) else str(each.type)
+    whole, several = kind.startswith(("int", "tuple[int")), kind.startswith("tuple")
+    values = value if several and isinstance(value, tuple) else (value,)
+    numbers = all(isinstance(v, int if whole else (int, float)) and not isinstance(v, bool) for v in values)
+    if numbers and isinstance(value, tuple) == several:
         return []
-    return ["a whole number" if whole else "a number"]
+    number = "whole number" if whole else "number"
+    return [f"a tuple of {number}s such as {each.default}" if several else f"a {number}"]
 
 
 def _unmet(value: Any, limits: Mapping[str, Any]) -> list[str]:

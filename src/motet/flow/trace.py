@@ -362,7 +362,7 @@ class Flow:
         if not isinstance(decision, Decision):
             raise BadAlgorithm(f"{where} must return a motet.Decision, got {show(decision)}.")
         wanted, got = space.aval, decision.action
-        if getattr(got, "shape", None) != wanted.shape or not jnp.issubdtype(got.dtype, _abstract(wanted.dtype)):
+        if not _fits(wanted, got):
             raise BadAlgorithm(
                 f"{where} must return an action of {space}, that is {show(wanted)} for one environment; "
                 f"got {show(got)}."
@@ -426,6 +426,14 @@ def _kind(item: Item) -> str:
 
 def _label(method: Callable[..., Any]) -> str:
     return getattr(method, "__name__", type(method).__name__).strip("_<>") or "call"
+
+
+def _fits(wanted: Any, got: Any) -> bool:
+    """Whether an action has its space's structure, shapes and sorts of number."""
+    if jax.tree.structure(wanted) != jax.tree.structure(got):
+        return False
+    pairs = zip(jax.tree.leaves(wanted), jax.tree.leaves(got), strict=True)
+    return all(a.shape == b.shape and jnp.issubdtype(b.dtype, _abstract(a.dtype)) for a, b in pairs)
 
 
 def _abstract(dtype: Any) -> Any:
