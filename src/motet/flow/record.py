@@ -152,6 +152,17 @@ class Recorder:
         jax.eval_shape(flat, *ADDRESS, *avals)
         return seen[-1]
 
+    def sequence_axes(self, handle: str) -> tuple[int, ...]:
+        """Where the environments are in each leaf: behind the time, or in front where there is no time."""
+        var = self.variables[handle]
+        for axis in var.axes:
+            if axis not in (0, 1):
+                raise BadAlgorithm(
+                    f"{handle!r} must hold [T, B, ...] or [B, ...] values to be cut into sequences; it is "
+                    f"{show(self.shape(handle))}, with the environments on dimension {axis}."
+                )
+        return tuple(axis for axis in var.axes if axis is not None)
+
     def batch_shape(self, handles: Sequence[str]) -> tuple[int, int]:
         """The T and B that all of `handles` share."""
         shapes: dict[tuple[int, int], str] = {}

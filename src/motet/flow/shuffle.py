@@ -4,6 +4,10 @@ The environments are cut into blocks of `block` neighbours, as few as make T x b
 minibatches. One permutation of those rows serves every block, so a shard of whole blocks picks from its own rows
 exactly what it would contribute to the minibatches of the whole batch. With enough time steps a block is a single
 environment, and the permutation is one of time alone.
+
+A policy with a memory learns from sequences, which cannot be taken apart in time. There the environments are cut into
+blocks of `count` neighbours, and each minibatch gets one whole sequence of every block; a block's own permutation,
+drawn with the block's number, says which.
 """
 
 from __future__ import annotations
@@ -38,3 +42,27 @@ def select(rows: jax.Array, block: int, values: jax.Array) -> jax.Array:
         values = values.reshape(time * block, envs // block, *rest)
     picked = values.at[rows].get(mode="promise_in_bounds", unique_indices=True)
     return picked.reshape(-1, *rest)
+
+
+def sequence_blocks(envs: int, count: int) -> int:
+    """How many blocks of `count` environments there are."""
+    if envs % count:
+        raise BadOption(
+            f"{envs} environments cannot be cut into {count} equal minibatches of whole sequences; choose a number of "
+            f"minibatches that divides {envs}."
+        )
+    return envs // count
+
+
+def sequence_permutations(key: jax.Array, blocks: jax.Array, count: int) -> jax.Array:
+    """For each of the given block numbers, a shuffle of its environments -> [blocks, count]."""
+    keys = jax.vmap(lambda block: jax.random.fold_in(key, block))(blocks)
+    return jax.vmap(lambda each: jax.random.permutation(each, count).astype(jnp.int32))(keys)
+
+
+def select_sequences(position: jax.Array, axis: int, values: jax.Array) -> jax.Array:
+    """Of every block, the environment at the block's `position` ([G]); the environments are on `axis`."""
+    blocks = position.shape[0]
+    count = values.shape[axis] // blocks
+    columns = jnp.arange(blocks, dtype=jnp.int32) * count + position
+    return jnp.take(values, columns, axis=axis, mode="clip", unique_indices=True)

@@ -168,20 +168,15 @@ class Flow:
         return results if count > 1 else results[0]
 
     @contextmanager
-    def minibatches(self, batch: Any, *, epochs: int, count: int) -> Iterator[Any]:
-        """Go `epochs` times through `batch` ([T, B] values) in `count` shuffled parts, each flattened to [N]."""
-        record = self._record
+    def minibatches(self, batch: Any, *, epochs: int, count: int, sequences: bool = False) -> Iterator[Any]:
+        """Go `epochs` times through `batch` ([T, B] values) in `count` shuffled parts, each flattened to [N].
+
+        With `sequences`, time is left as it is: parts are [T, B / count], and values of the start of the rollout,
+        [B], become [B / count].
+        """
         handles, rebuild = split((batch,))
-        time, envs = record.batch_shape(handles)
-        block = shuffle.block_size(time, envs, count)
-        record.divisors.append(("minibatches", envs // block))
-
-        def permute(here: Here) -> tuple[jax.Array]:
-            return (shuffle.permutation(here.key, time * block, count),)
-
-        def select(here: Here, rows: jax.Array, *read: Any) -> tuple[Any, ...]:
-            return tuple(jax.tree.map(partial(shuffle.select, rows[here.index], block), tree) for tree in read)
-
+        permute, select = self._sequences(handles, count) if sequences else self._rows(handles, count)
+        record = self._record
         with record.loop(record.name("epochs"), epochs, "update"):
             order = record.name("permute")
             record.node(order, "call", permute, [], [order])
@@ -190,6 +185,46 @@ class Flow:
                 writes = [value.name for value in table.values()]
                 record.node(record.name("select"), "call", select, [order, *handles], writes)
                 yield rebuild(table)[0]
+
+    def _rows(self, handles: list[str], count: int) -> tuple[Any, Any]:
+        """How to shuffle and pick single steps."""
+        time, envs = self._record.batch_shape(handles)
+        block = shuffle.block_size(time, envs, count)
+        self._record.divisors.append(("minibatches", envs // block))
+
+        def permute(here: Here) -> tuple[jax.Array]:
+            return (shuffle.permutation(here.key, time * block, count),)
+
+        def select(here: Here, rows: jax.Array, *read: Any) -> tuple[Any, ...]:
+            return tuple(jax.tree.map(partial(shuffle.select, rows[here.index], block), tree) for tree in read)
+
+        return permute, select
+
+    def _sequences(self, handles: list[str], count: int) -> tuple[Any, Any]:
+        """How to shuffle and pick whole sequences, one environment of each block at a time."""
+        record = self._record
+        axes = [record.sequence_axes(handle) for handle in handles]
+        blocks = shuffle.sequence_blocks(record.num_envs, count)
+        record.divisors.append(("minibatches", blocks))
+
+        def permute(here: Here) -> tuple[jax.Array]:
+            mine = here.batch // count
+            return (shuffle.sequence_permutations(here.key, here.part * mine + jnp.arange(mine), count),)
+
+        def select(here: Here, order: jax.Array, *read: Any) -> tuple[Any, ...]:
+            position = order[:, here.index]
+            return tuple(
+                jax.tree.unflatten(
+                    jax.tree.structure(tree),
+                    [
+                        shuffle.select_sequences(position, axis, leaf)
+                        for axis, leaf in zip(axes_of, jax.tree.leaves(tree), strict=True)
+                    ],
+                )
+                for axes_of, tree in zip(axes, read, strict=True)
+            )
+
+        return permute, select
 
     @contextmanager
     def repeat(self, count: int) -> Iterator[None]:
