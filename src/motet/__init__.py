@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from motet.flow.values import Rollout, Transitions
     from motet.plan.check import check
     from motet.plan.plan import Fragment, Link, Plan
-    from motet.plan.presets import anakin, central, coarse, fine, multi_learner
+    from motet.plan.presets import anakin, batched, central, coarse, fine, multi_learner, sebulba
     from motet.plan.project import project
     from motet.replay import Uniform
     from motet.runs.evaluate import evaluate
@@ -62,7 +62,7 @@ _HOME = {
     "motet.flow.values": ("Rollout", "Transitions"),
     "motet.plan.check": ("check",),
     "motet.plan.plan": ("Fragment", "Link", "Plan"),
-    "motet.plan.presets": ("anakin", "central", "coarse", "fine", "multi_learner"),
+    "motet.plan.presets": ("anakin", "batched", "central", "coarse", "fine", "multi_learner", "sebulba"),
     "motet.plan.project": ("project",),
     "motet.replay": ("Uniform",),
     "motet.runs.evaluate": ("evaluate",),
@@ -102,6 +102,7 @@ __all__ = [
     "anakin",
     "batch_mean",
     "batch_moments",
+    "batched",
     "central",
     "check",
     "coarse",
@@ -111,6 +112,7 @@ __all__ = [
     "multi_learner",
     "option",
     "project",
+    "sebulba",
     "trace",
     "train",
     "virtual_devices",

@@ -1,0 +1,60 @@
+"""Gymnasium environments for the laws. Worker processes import this file, so it must not import JAX."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+
+class Numbered(gymnasium.Env[np.ndarray, np.int64]):
+    """Each step pays a reward that no other step pays: its number, plus a random identity. Episodes take 3 steps."""
+
+    observation_space = gymnasium.spaces.Box(0, 1e9, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, limit: int = 3):
+        self.limit = limit
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.identity, self.count = self.np_random.uniform(), 0
+        return self._observation(), {}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
+        reward = float(self.identity + self.count)
+        self.count += 1
+        return self._observation(), reward, False, self.count >= self.limit, {}
+
+    def _observation(self) -> np.ndarray:
+        return np.asarray([self.identity + self.count], np.float32)
+
+
+class Slow(Numbered):
+    """Takes its time, and not always the same."""
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
+        time.sleep(0.001 + 0.004 * float(self.identity))
+        return super().step(action)
+
+
+class Corridor(gymnasium.Env[np.ndarray, np.int64]):
+    """Pays 1 a step and never ends by itself; after `limit` steps it is cut off, or after `ends` it terminates."""
+
+    observation_space = gymnasium.spaces.Box(0, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, limit: int = 4, ends: int = 1000):
+        self.limit, self.ends = limit, ends
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.count = 0
+        return np.asarray([1, 0], np.float32), {}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.count += 1
+        over = self.count >= self.limit, self.count >= self.ends
+        return np.asarray([0, self.count / self.limit], np.float32), 1.0, over[1], over[0] and not over[1], {}

@@ -1,0 +1,141 @@
+"""Laws 4 to 7 and 11 for environments that are not written in JAX: a real Gymnasium CartPole, in threads and processes."""
+
+from __future__ import annotations
+
+import functools
+import random
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import motet
+from motet.engine.local import Outcome, gather
+from motet.envs.gymnasium import Gymnasium
+from motet.flow.graph import Graph
+from motet.plan.plan import Plan
+from tests.laws import host_envs
+from tests.laws.cases import (
+    ALGORITHMS,
+    Silent,
+    assert_close,
+    assert_identical,
+    assert_traffic,
+    learner,
+    run,
+    traced,
+)
+from tests.laws.test_law_7_nothing_is_lost import ENVS, EPOCHS, STEPS, Tally
+
+PLANS: dict[str, Plan] = {
+    "batched-0": motet.batched(workers=0),
+    "batched-2": motet.batched(workers=2),
+    "fine-2": motet.fine(2),
+    "fine-2-workers": motet.fine(2, workers=1),
+    "coarse-2": motet.coarse(2),
+    "coarse-4-workers": motet.coarse(4, workers=2),
+    "multi_learner-2": motet.multi_learner(2),
+    "sebulba-0": motet.sebulba(actors=1, threads=2, lag=0),
+    "central-2": motet.central(2),
+}
+PAIRS = [
+    *(("ppo", plan) for plan in PLANS if plan != "central-2"),
+    ("a2c", "batched-2"),
+    ("a2c", "central-2"),
+    ("dqn", "batched-2"),
+    ("dqn", "coarse-2"),
+]
+
+
+@functools.cache
+def pair(name: str, plan: str) -> tuple[Graph, Outcome, Silent]:
+    graph = traced(ALGORITHMS[name], PLANS[plan], Gymnasium("CartPole-v1"))
+    return (graph, *run(graph, PLANS[plan]))
+
+
+@pytest.mark.parametrize(("name", "plan"), PAIRS)
+def test_every_plan_gives_the_same_parameters(name: str, plan: str) -> None:
+    """Laws 4 and 6: where the environments are stepped changes neither what is learned nor what was predicted."""
+    graph, outcome, watcher = pair(name, plan)
+    reference, first, seen = pair(name, "batched-0")
+    assert_close(learner(graph, outcome), learner(reference, first))
+    assert_close(watcher.seen, seen.seen)
+    assert_traffic(graph, PLANS[plan], outcome)
+
+
+def test_lag_is_exact_and_runs_are_identical_whatever_the_delays() -> None:
+    """Law 5: acting overlaps learning, and yet every policy is exactly one iteration old."""
+    plan = motet.sebulba(threads=2, lag=1, workers=1)
+    graph = traced(ALGORITHMS["ppo"], plan, Gymnasium("CartPole-v1"), iterations=5)
+    chance = random.Random(3)
+    calm, _ = run(graph, plan, iterations=5)
+    shaken, _ = run(graph, plan, iterations=5, delay=lambda who: time.sleep(0.03 * chance.random()))
+    serial, _ = run(graph, plan, iterations=5, mode="serial")
+    assert_identical(learner(graph, calm), learner(graph, shaken))
+    assert_identical(learner(graph, calm), learner(graph, serial))
+    (policy,) = (row for row in shaken.flown if row.link == "policy")
+    assert set(policy.lags) == {1}
+
+
+@pytest.mark.parametrize("plan", ["batched-2", "fine-2", "coarse-4-workers", "multi_learner-2", "sebulba-0"])
+def test_every_step_is_learned_from_as_often_as_there_are_epochs(plan: str) -> None:
+    """Law 7, with rewards that tell every step from every other one."""
+    rounds = 4
+    env = Gymnasium(host_envs.Slow)
+    algorithm = Tally(minibatches=2)
+    graph = traced(algorithm, PLANS[plan], env, iterations=rounds)
+    outcome, seen = run(graph, PLANS[plan], iterations=rounds)
+    count = gather(graph, outcome, "learner")
+    total, squares = _expected(rounds)
+    np.testing.assert_allclose(count.total, EPOCHS * total, rtol=1e-5)
+    np.testing.assert_allclose(count.squares, EPOCHS * squares, rtol=1e-5)
+    assert sum(row[0] for row in seen.seen) == ENVS * (STEPS * rounds // 3)
+
+
+def _expected(rounds: int) -> tuple[float, float]:
+    """The rewards of all environments, stepped here one by one."""
+    from motet.flow.host import Opening
+
+    rewards = []
+    for index in range(ENVS):
+        env = host_envs.Numbered()
+        env.reset(seed=Opening(0, ENVS, seed=1).seed_of(index))
+        for _ in range(STEPS * rounds):
+            _, reward, _, truncated, _ = env.step(np.int64(0))
+            rewards.append(reward)
+            if truncated:
+                env.reset()
+    return float(np.sum(rewards)), float(np.sum(np.square(rewards)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bootstrap(Tally):
+    """Adds up the advantages that GAE with a constant value of 10 gives."""
+
+    def measure(self, params: Any, rollout: Any) -> Any:
+        from motet.algorithms.returns import gae
+
+        value = jax.numpy.full_like(rollout.reward, 10.0)
+        advantage = gae(rollout.reward, value, value, rollout.terminated, rollout.truncated, 1.0, 1.0)
+        return jax.numpy.mean(advantage), jax.numpy.mean(rollout.next_observation[..., 1])
+
+    def loop(self, flow: motet.Flow) -> None:
+        mean, square = flow.call(self.measure, flow.unroll(self.act, steps=STEPS))
+        flow.apply(self.apply, mean, square)
+
+
+@pytest.mark.parametrize(("limit", "ends", "advantage"), [(4, 1000, 2.5), (1000, 4, -7.5)])
+def test_truncation_bootstraps_on_the_true_final_observation(limit: int, ends: int, advantage: float) -> None:
+    """Law 11. Four steps of reward 1 and a value of 10 everywhere: cut off, the value of the end counts; terminated,
+    it does not. The last observation is the old episode's own in both cases."""
+    env = Gymnasium(functools.partial(host_envs.Corridor, limit, ends))
+    for plan in (motet.batched(workers=2), motet.coarse(2)):
+        graph = traced(Bootstrap(minibatches=1), plan, env, iterations=1)
+        outcome, _ = run(graph, plan, iterations=1)
+        count = gather(graph, outcome, "learner")
+        rows = STEPS * ENVS
+        np.testing.assert_allclose(count.total / rows, advantage, rtol=1e-6)
+        np.testing.assert_allclose(count.squares / rows, np.mean([1, 2, 3, 4]) / limit, rtol=1e-6)
