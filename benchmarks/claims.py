@@ -248,8 +248,76 @@ def memory(settings: Mapping[str, Any]) -> Measurement:
     return Measurement((seen[-1][1] - early[-1]) / 2**20, samples, "MiB", {})
 
 
+def vs_gymnasium(settings: Mapping[str, Any]) -> Measurement:
+    """A pool of ours beside Gymnasium's vector environments, environment steps alone."""
+    shared = {name: settings[name] for name in ("env", "envs", "steps")}
+    work = settings["envs"] * settings["steps"]
+    return compare(
+        lambda: Side("pool", {**shared, "env": f"gymnasium/{settings['env']}", "workers": settings["workers"]}),
+        lambda: Side("gymnasium_vector", {**shared, "workers": settings["their workers"]}),
+        settings["rounds"],
+        work,
+    )
+
+
+def _trained(settings: Mapping[str, Any], plan: Mapping[str, Any], **more: Any) -> Side:
+    options = {name: settings[name] for name in ("algorithm", "env", "options", "iterations")}
+    return Side("trained", {**options, "plan": plan, **more})
+
+
+def vs_stable_baselines(settings: Mapping[str, Any]) -> Measurement:
+    env = settings["env"].removeprefix("gymnasium/")
+    theirs = {"env": env, "processes": settings["their processes"]}
+    theirs |= {name: settings[name] for name in ("options", "iterations")}
+    python = peers.python()
+    return compare(
+        lambda: _trained(settings, settings["plan"]),
+        lambda: Side("stable_baselines", theirs, python),
+        settings["rounds"],
+        _work(settings),
+    )
+
+
+def vs_bound(settings: Mapping[str, Any]) -> Measurement:
+    """How much of 1 / (1 / environments alone + 1 / learning alone) a whole run reaches, all three in one run."""
+    envs = settings["options"]["num_envs"]
+    learner = {name: settings[name] for name in ("algorithm", "env", "options", "iterations")}
+    steps = _work(settings) // envs
+    with ExitStack() as stack:
+        sides = {
+            "run": stack.enter_context(_trained(settings, settings["plan"])),
+            "environments": stack.enter_context(
+                Side("pool", {"env": settings["env"], "envs": envs, "workers": 0, "steps": steps})
+            ),
+            "learning": stack.enter_context(Side("learning", learner)),
+        }
+        samples = interleave(sides, settings["rounds"], _work(settings))
+        versions = {name: side.versions for name, side in sides.items()}
+    rows = zip(samples["run"], samples["environments"], samples["learning"], strict=True)
+    shares = [run * (1 / alone + 1 / learn) for run, alone, learn in rows]
+    return Measurement(statistics.median(shares), samples, "environment steps/s", versions)
+
+
+def overlap(settings: Mapping[str, Any]) -> Measurement:
+    """A plan that overlaps acting and learning beside one that does not."""
+    return compare(
+        lambda: _trained(settings, settings["plan"], sleep=settings["sleep"]),
+        lambda: _trained(settings, settings["other plan"], sleep=settings["sleep"]),
+        settings["rounds"],
+        _work(settings),
+    )
+
+
 CARTPOLE = {"algorithm": "ppo", "env": "CartPole-v1", "options": PPO, "iterations": 20, "rounds": 11}
 NOTE = "each side in a process of its own, compiled before the clock starts, asked in turn; median ratio of a round"
+POOL = {"env": "CartPole-v1", "envs": 64, "workers": 2, "steps": 1000, "rounds": 7}
+HOSTED = {
+    **CARTPOLE,
+    "env": "gymnasium/CartPole-v1",
+    "plan": {"name": "sebulba", "threads": 2, "workers": 1},
+    "iterations": 5,
+    "rounds": 5,
+}
 
 CLAIMS = (
     Claim(
@@ -320,6 +388,63 @@ CLAIMS = (
         second_start,
         at_most=6,
         unit=" s",
+    ),
+    Claim(
+        "pool_vs_async",
+        {**POOL, "their workers": 8, "how": f"our pool / Gymnasium's AsyncVectorEnv of 8 processes; {NOTE}"},
+        vs_gymnasium,
+        at_least=8,
+    ),
+    Claim(
+        "pool_vs_sync",
+        {**POOL, "their workers": 0, "how": f"our pool / Gymnasium's SyncVectorEnv; {NOTE}"},
+        vs_gymnasium,
+        at_least=1.2,
+    ),
+    Claim(
+        "ppo_vs_sb3",
+        {**HOSTED, "their processes": False, "how": f"motet / Stable-Baselines3 with DummyVecEnv; {NOTE}"},
+        vs_stable_baselines,
+        at_least=2.5,
+    ),
+    Claim(
+        "ppo_vs_sb3_processes",
+        {**HOSTED, "their processes": True, "how": f"motet / Stable-Baselines3 with SubprocVecEnv; {NOTE}"},
+        vs_stable_baselines,
+        at_least=4,
+    ),
+    Claim(
+        "ppo_envpool_bound",
+        {
+            **HOSTED,
+            "env": "envpool/CartPole-v1",
+            "plan": {"name": "sebulba", "threads": 2},
+            "how": "a run / (1 / (1 / environments alone + 1 / learning alone)), all three asked in turn in one run",
+        },
+        vs_bound,
+        at_least=0.7,
+    ),
+    Claim(
+        "overlap",
+        {
+            "algorithm": "ppo",
+            "env": "gymnasium/CartPole-v1",
+            "options": {
+                "num_envs": 8,
+                "num_steps": 32,
+                "update_epochs": 40,
+                "num_minibatches": 1,
+                "hidden": (256, 256),
+            },
+            "sleep": 0.005,
+            "plan": {"name": "sebulba", "threads": 2, "workers": 4},
+            "other plan": {"name": "batched", "workers": 8},
+            "iterations": 5,
+            "rounds": 5,
+            "how": f"sebulba / batched, as many worker processes in both, each environment step sleeps; {NOTE}",
+        },
+        overlap,
+        at_least=1.6,
     ),
     Claim(
         "memory",

@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from benchmarks import host_sides
+
 ROOT = Path(__file__).parents[1]
 PATIENCE = 600.0
 """Seconds that a side may take for one answer."""
@@ -149,7 +151,19 @@ def rejax(options: dict[str, Any], iterations: int) -> Sample:
     return sample
 
 
-SIDES: dict[str, Callable[..., Sample]] = {each.__name__: each for each in (motet, handwritten, rejax)}
+SIDES: dict[str, Callable[..., Sample]] = {
+    each.__name__: each
+    for each in (
+        motet,
+        handwritten,
+        rejax,
+        host_sides.pool,
+        host_sides.gymnasium_vector,
+        host_sides.trained,
+        host_sides.learning,
+        host_sides.stable_baselines,
+    )
+}
 
 
 def _tuples(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,7 +173,20 @@ def _tuples(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _versions() -> dict[str, str]:
     found = {}
-    for name in ("motet", "rejax", "gymnax", "jax", "jaxlib", "flax", "optax", "numpy"):
+    for name in (
+        "motet",
+        "rejax",
+        "gymnax",
+        "gymnasium",
+        "envpool",
+        "stable-baselines3",
+        "torch",
+        "jax",
+        "jaxlib",
+        "flax",
+        "optax",
+        "numpy",
+    ):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
