@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping, Sized
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
 
 from motet.errors import MotetError
 from motet.flow.algorithm import Algorithm, Spec
-from motet.flow.spaces import Box, Discrete, Space
+from motet.flow.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
 
 class Policy:
@@ -29,16 +30,14 @@ class Policy:
         """Forget the episode so far; `seed` is for policies that explore."""
         self.memory, self._key, self._count = self.algorithm.memory(), jax.random.key(seed), 0
 
-    def __call__(self, observation: Any, *, explore: bool = False) -> np.ndarray:
-        space = self.algorithm.spec.observation_space
-        observation = np.asarray(observation)
-        if observation.shape != space.aval.shape:
-            raise ValueError(f"expected one observation of {space}, got an array of shape {observation.shape}")
+    def __call__(self, observation: Any, *, explore: bool = False) -> Any:
+        """The action for one observation, in arrays of NumPy: one, or a dictionary or tuple as the action space is."""
+        observation = _fit(self.algorithm.spec.observation_space, observation)
         self._count += 1
         key = jax.random.fold_in(self._key, self._count)
-        decision = self._decide[explore](self.params, self.memory, observation.astype(space.aval.dtype), key)
+        decision = self._decide[explore](self.params, self.memory, observation, key)
         self.memory = decision.memory
-        return np.asarray(decision.action)
+        return jax.tree.map(np.asarray, decision.action)
 
     def save(self, folder: Path) -> None:
         """Write `policy.safetensors` (numbers) and `policy.json` (what they belong to)."""
@@ -84,11 +83,52 @@ def _restore(described: Any, arrays: Any, algorithm: type[Algorithm]) -> tuple[A
     return bound, jax.tree.unflatten(treedef, [arrays[jax.tree_util.keystr(path)] for path, _ in leaves])
 
 
+def _fit(space: Space, observation: Any, where: str = "") -> Any:
+    """The observation in the structure and types of its space; a ValueError says where it has others."""
+
+    def refuse(got: str) -> NoReturn:
+        raise ValueError(f"expected one observation of {space}{f' at {where}' if where else ''}, got {got}")
+
+    if isinstance(space, Dict):
+        names = [name for name, _ in space.items]
+        if not isinstance(observation, Mapping):
+            refuse(f"a {type(observation).__name__} and not a dictionary")
+        if set(observation) != set(names):
+            refuse(f"a dictionary of {', '.join(map(str, observation)) or 'nothing'}")
+        return {name: _fit(part, observation[name], f"{where}[{name!r}]") for name, part in space.items}
+    if isinstance(space, Tuple):
+        if not isinstance(observation, tuple | list) or len(observation) != len(space.spaces):
+            size = f" of {len(observation)}" if isinstance(observation, Sized) else ""
+            refuse(f"a {type(observation).__name__}{size} and not a tuple of {len(space.spaces)}")
+        pairs = zip(space.spaces, observation, strict=True)
+        return tuple(_fit(part, each, f"{where}[{index}]") for index, (part, each) in enumerate(pairs))
+    array, wanted = np.asarray(observation), space.aval
+    if array.shape != wanted.shape:
+        refuse(f"an array of shape {array.shape}")
+    if array.dtype.kind not in ("biuf" if wanted.dtype.kind == "f" else "biu"):
+        refuse(f"an array of {array.dtype}")
+    return array.astype(wanted.dtype)
+
+
 def _space(space: Space) -> dict[str, Any]:
-    return {"kind": type(space).__name__, **dataclasses.asdict(space)}
+    """A space as JSON."""
+    match space:
+        case Dict():
+            fields: dict[str, Any] = {"spaces": {name: _space(part) for name, part in space.items}}
+        case Tuple():
+            fields = {"spaces": [_space(part) for part in space.spaces]}
+        case _:
+            fields = dataclasses.asdict(space)
+    return {"kind": type(space).__name__, **fields}
 
 
 def _read(data: dict[str, Any]) -> Space:
-    kind = {"Discrete": Discrete, "Box": Box}[data["kind"]]
-    values = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k != "kind"}
-    return kind(**values)
+    kind, fields = data["kind"], {name: value for name, value in data.items() if name != "kind"}
+    if kind == "Dict":
+        return Dict({name: _read(part) for name, part in fields["spaces"].items()})
+    if kind == "Tuple":
+        return Tuple(tuple(_read(part) for part in fields["spaces"]))
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    return {"Discrete": Discrete, "Box": Box, "MultiDiscrete": MultiDiscrete, "MultiBinary": MultiBinary}[kind](
+        **values
+    )
