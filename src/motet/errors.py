@@ -12,14 +12,16 @@ class MotetError(Exception):
 
 
 class UnknownName(MotetError, ValueError):
-    """A name that is in no list; the message suggests the nearest one."""
+    """A name that is in no list; the message suggests the nearest one, and of a long list shows the nearest few."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]):
         known = sorted(known)
         by_lower = {each.lower(): each for each in known}
-        near = [by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)]
+        near = [by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=10, cutoff=0.5)]
         hint = f"Did you mean {near[0]!r}? " if near else ""
-        super().__init__(f"There is no {kind} {name!r}. {hint}Known: {', '.join(known)}.")
+        shown = known if len(known) <= 40 else near
+        more = f" and {len(known) - len(shown)} more" if len(shown) < len(known) else ""
+        super().__init__(f"There is no {kind} {name!r}. {hint}Known: {', '.join(shown)}{more}.")
 
 
 class BadOption(MotetError, ValueError):
@@ -54,6 +56,25 @@ class Diverged(MotetError, ArithmeticError):
 
 class Stalled(MotetError, TimeoutError):
     """A fragment waited longer than allowed; the message names who waits for whom."""
+
+
+class EnvironmentFailed(MotetError, RuntimeError):
+    """An environment raised, or the process it ran in died.
+
+    `index` is the environment's number in the run and `step` the step of its episode, where they are known.
+    """
+
+    def __init__(self, message: str, index: int | None = None, step: int | None = None):
+        super().__init__(message)
+        self.index, self.step = index, step
+
+
+class EnvironmentTimeout(Stalled):
+    """A worker's environments took longer than allowed to start, to reset or to step."""
+
+
+class NotEnoughMemory(MotetError, MemoryError):
+    """The memory that a run would share with its workers is not there."""
 
 
 class Stopped(MotetError):

@@ -32,11 +32,15 @@ class HostStep(NamedTuple):
     """[B] bool: False where the step never came back because its worker died. The environment starts a new episode,
     and nothing in this row but `observation` means anything: it must not be learned from."""
     restarts: np.ndarray
-    """[B] int32: 1 at the first environment of a worker that was started anew in this step."""
+    """[B] int32: at the first environment of a worker, how often it was started anew since the last step."""
 
 
 class Pool(Protocol):
-    """B open environments, stepped together. The arrays that it returns are its own until the next call."""
+    """B open environments, stepped together.
+
+    The arrays that it returns are its own: they stay as they are during the next call, and may be written by the one
+    after it.
+    """
 
     def reset(self) -> Leaves:
         """Begin an episode in every environment."""
@@ -64,9 +68,10 @@ class Opening:
     restarts: int = 3
     """How often dead workers are started anew before that is an error."""
 
-    def seed_of(self, index: int) -> int:
-        """The seed of environment `index` of this pool: the same in one piece and in many."""
-        return int(np.random.SeedSequence([self.seed, self.first + index]).generate_state(1)[0])
+    def seed_of(self, index: int, restart: int = 0) -> int:
+        """The seed of environment `index` of this pool: the same in one piece and in many, another after a restart."""
+        address = [self.seed, self.first + index, *([restart] if restart else [])]
+        return int(np.random.SeedSequence(address).generate_state(1)[0])
 
 
 class HostEnvironment:

@@ -1,0 +1,184 @@
+"""From what environments return to arrays: every value is checked against its space, a whole batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from motet.envs.form import Form, flatten, is_nested, parts, paths
+from motet.errors import BadEnvironment
+from motet.flow.host import Leaves
+
+Blame = Callable[[int, str], Exception]
+"""The error that says what is wrong with which row."""
+
+ROUNDING = 1e-6
+"""How far outside of its bounds a float may lie, relative to the bound (or to 1, if that is more)."""
+
+WEAKER = {"f": "fiub", "i": "iub", "u": "iub", "b": "b"}
+"""Kind of a space's dtype -> kinds of arrays whose values it can hold, if they are within its bounds."""
+
+
+class Part:
+    """One simple space: checks its values and writes them into an array."""
+
+    def __init__(self, space: gymnasium.Space, path: str, dtype: str, check_bounds: bool):
+        assert space.shape is not None and space.dtype is not None
+        self.path, self.shape, self.dtype = path, tuple(space.shape), np.dtype(space.dtype)
+        self.start: Any = getattr(space, "start", 0)
+        self.is_shifted = bool(np.any(self.start))
+        low, high = _stated_bounds(space)
+        # Where every value of the dtype is allowed, there is nothing to look for.
+        self.is_free = self.dtype.kind in "iub" and _covers(low, high, self.dtype) and np.dtype(dtype) == self.dtype
+        self.low, self.high = _checked_bounds(low, high, self.dtype, np.dtype(dtype), check_bounds)
+
+    def write(self, values: Sequence[Any] | np.ndarray, out: np.ndarray, blame: Blame) -> None:
+        """Values of n environments into out [n, ...]."""
+        try:
+            batch = np.asarray(values)
+        except ValueError:  # The values have different shapes.
+            raise self._find(values, blame) from None
+        if batch.shape != (len(out), *self.shape) or not self._is_good(batch):
+            raise self._find(values, blame)
+        if self.is_shifted:
+            batch = batch - self.start
+        np.copyto(out, batch.reshape(out.shape), casting="unsafe")
+
+    def _is_good(self, batch: np.ndarray) -> bool:
+        if batch.dtype.kind not in WEAKER[self.dtype.kind]:
+            return False
+        if self.is_free and batch.dtype == self.dtype:
+            return True
+        # NaN is in no interval, and the bounds are finite, so this finds what is not finite too.
+        return bool(((batch >= self.low) & (batch <= self.high)).all())
+
+    def _find(self, values: Sequence[Any] | np.ndarray, blame: Blame) -> Exception:
+        for row, value in enumerate(values):
+            complaint = self._complaint(value)
+            if complaint:
+                return blame(row, f"{self.path} {complaint}")
+        return blame(0, f"{self.path} should have one value for each environment, but there are {len(values)}")
+
+    def _complaint(self, value: Any) -> str:
+        try:
+            array = np.asarray(value)
+        except ValueError:
+            return f"should be an array of shape {self.shape}, but its parts have different lengths"
+        if array.dtype.kind not in WEAKER[self.dtype.kind]:
+            return f"should have dtype {self.dtype}, but has {array.dtype} ({type(value).__name__})"
+        if array.shape != self.shape:
+            return f"should have shape {self.shape}, but has {array.shape}"
+        inside = (array >= self.low) & (array <= self.high)
+        if inside.all():
+            return ""
+        where = tuple(int(i) for i in np.argwhere(~inside)[0])
+        number, place = array[where], f" at {list(where)}" if where else ""
+        if not np.isfinite(number):
+            return f"should be finite, but holds {number}{place}"
+        low, high = (np.broadcast_to(bound, self.shape)[where] for bound in (self.low, self.high))
+        return (
+            f"holds {number}{place}, outside of its space, {low:.7g} to {high:.7g}. Correct the space; or make "
+            "it as Gymnasium(..., check_bounds=False), if nothing relies on the bounds"
+        )
+
+
+class Observations:
+    """Writes observations of many environments, part by part."""
+
+    def __init__(self, form: Form):
+        self.space, self.nested = form.observation_space, is_nested(form.observation_space)
+        self.parts = [
+            Part(part, path, leaf.dtype, form.check_bounds)
+            for part, path, leaf in zip(
+                parts(self.space), paths(self.space, "the observation"), form.observation, strict=True
+            )
+        ]
+
+    def write(self, values: Sequence[Any], out: Leaves, blame: Blame) -> None:
+        """One observation for each row of `out`."""
+        if not self.nested:
+            self.parts[0].write(values, out[0], blame)
+            return
+        columns = zip(*[self._flatten(row, value, blame) for row, value in enumerate(values)], strict=True)
+        for part, column, leaf in zip(self.parts, columns, out, strict=True):
+            part.write(column, leaf, blame)
+
+    def write_batch(self, value: Any, out: Leaves, blame: Blame) -> None:
+        """One value of the space with all environments on the first axis."""
+        for part, column, leaf in zip(self.parts, self._flatten(0, value, blame), out, strict=True):
+            part.write(column, leaf, blame)
+
+    def _flatten(self, row: int, value: Any, blame: Blame) -> list[Any]:
+        try:
+            return flatten(self.space, value)
+        except BadEnvironment as error:
+            raise blame(row, f"the observation {error}") from None
+
+
+def write_rewards(values: Sequence[Any] | np.ndarray, out: np.ndarray, blame: Blame) -> None:
+    """Finite numbers, one for each environment."""
+    try:
+        batch = np.asarray(values)
+    except ValueError:
+        batch = np.empty(0, object)
+    if batch.shape != out.shape or batch.dtype.kind not in "fiub" or not np.isfinite(batch).all():
+        for row, value in enumerate(values):
+            single = np.asarray(value)
+            if single.shape != () or single.dtype.kind not in "fiub" or not np.isfinite(single):
+                raise blame(row, f"the reward should be a finite number, but is {value!r} ({type(value).__name__})")
+    np.copyto(out, batch, casting="unsafe")
+
+
+def write_flags(name: str, values: Sequence[Any] | np.ndarray, out: np.ndarray, blame: Blame) -> None:
+    """Bools, one for each environment."""
+    batch = np.asarray(values)
+    if batch.dtype != np.bool_ or batch.shape != out.shape:
+        for row, value in enumerate(values):
+            if not isinstance(value, bool | np.bool_):
+                raise blame(row, f"{name} should be a bool, but is {value!r} ({type(value).__name__})")
+    np.copyto(out, batch)
+
+
+def _stated_bounds(space: gymnasium.Space) -> tuple[np.ndarray, np.ndarray]:
+    if isinstance(space, gymnasium.spaces.Box):
+        return space.low, space.high
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return np.asarray(space.start), np.asarray(space.start + space.n - 1)
+    if isinstance(space, gymnasium.spaces.MultiDiscrete):
+        return np.asarray(space.start), space.start + space.nvec - 1
+    return np.zeros(space.shape or (), np.int8), np.ones(space.shape or (), np.int8)
+
+
+def _covers(low: np.ndarray, high: np.ndarray, dtype: np.dtype) -> bool:
+    if dtype.kind == "b":
+        return True
+    limits = np.iinfo(dtype)
+    return bool((low <= limits.min).all() and (high >= limits.max).all())
+
+
+def _checked_bounds(
+    low: np.ndarray, high: np.ndarray, stated: np.dtype, held: np.dtype, check: bool
+) -> tuple[Any, Any]:
+    """What values are compared with: finite, with room for rounding, and one number where all are equal."""
+    if stated.kind == "f":
+        limit = float(min(np.finfo(stated).max, np.finfo(held).max))
+        if not check:
+            return -limit, limit
+        low, high = low.astype(np.float64), high.astype(np.float64)
+        low = low - ROUNDING * np.maximum(1.0, np.abs(np.where(np.isfinite(low), low, 0.0)))
+        high = high + ROUNDING * np.maximum(1.0, np.abs(np.where(np.isfinite(high), high, 0.0)))
+        # Bounds in the space's own dtype, or every comparison would convert the whole batch.
+        low, high = (np.clip(bound, -limit, limit).astype(stated) for bound in (low, high))
+    elif held.kind in "iu":
+        limits = np.iinfo(held)
+        if not check:
+            return int(limits.min), int(limits.max)
+        low, high = np.maximum(low, limits.min), np.minimum(high, limits.max)
+    return _one_if_equal(low), _one_if_equal(high)
+
+
+def _one_if_equal(bound: np.ndarray) -> Any:
+    return bound.flat[0].item() if bound.size and (bound == bound.flat[0]).all() else bound

@@ -1,0 +1,110 @@
+"""The main program of a worker process: `python -m motet.envs.child`, started by a pool.
+
+It is a new Python, not a fork of the caller, and does not import the caller's main module. It never imports JAX.
+"""
+
+from __future__ import annotations
+
+import signal
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Before anything slow: whether Ctrl-C ends the run is the pool's say.
+
+import contextlib
+import os
+import pickle
+import select
+import socket
+import sys
+import threading
+import time
+import traceback
+
+from motet.envs.group import Build, Group
+from motet.envs.messages import AT, CLOSE, COMMAND, RESET, SLOT, WORDS, Setup, receive, send_words
+from motet.envs.shared import Bell, attach
+from motet.envs.slots import slots_over
+from motet.errors import EnvironmentFailed, MotetError
+
+LAST_GRACE = 2.0
+"""Seconds that a step may still take after the pool's process is gone."""
+
+
+def main(control: int, memory: int, wake: tuple[int, int], done: tuple[int, int]) -> int:
+    channel = socket.socket(fileno=control)
+    setup = _receive_setup(channel)
+    if setup is None:
+        return 1
+    shared = attach(memory)
+    os.close(memory)
+    words = memoryview(shared)[setup.number * WORDS * 8 : (setup.number + 1) * WORDS * 8].cast("q")
+    wake_bell, done_bell = Bell(*wake), Bell(*done)
+    group = None
+    try:
+        build: Build = pickle.loads(setup.build)
+        group = build(setup.piece, words[AT : AT + 1])
+        threading.Thread(target=_watch, args=(channel, words, wake_bell), daemon=True).start()
+        send_words(channel, kind="ready")
+        slots = [slot.rows(setup.rows) for slot in slots_over(shared, setup.header, setup.form, setup.count)]
+        while True:
+            wake_bell.wait()
+            command, slot = words[COMMAND], slots[words[SLOT]]
+            if command == CLOSE:
+                return 0
+            (group.reset if command == RESET else group.step)(slot)
+            done_bell.ring()
+    except Exception as error:
+        _report(channel, error)
+        return 1
+    finally:
+        _close(group)
+
+
+def _receive_setup(channel: socket.socket) -> Setup | None:
+    """First where modules are found, as the pool's process finds them; then what may need them."""
+    path = receive(channel)
+    if path is None:
+        return None
+    sys.path[:] = path.decode().split("\0")
+    message = receive(channel)
+    return None if message is None else pickle.loads(message)
+
+
+def _watch(channel: socket.socket, words: memoryview, wake: Bell) -> None:
+    """Ends this process when the pool's is gone, even if an environment hangs."""
+    poll = select.poll()
+    poll.register(channel, select.POLLHUP)
+    poll.poll()
+    words[COMMAND] = CLOSE
+    wake.ring()
+    time.sleep(LAST_GRACE)
+    os._exit(1)
+
+
+def _report(channel: socket.socket, error: Exception) -> None:
+    """Last words. The traceback goes as text: the error itself may not be picklable, and nobody should unpickle it."""
+    cause = error.__cause__ if isinstance(error, EnvironmentFailed) and error.__cause__ else error
+    trace = "" if isinstance(error, MotetError) and cause is error else "".join(traceback.format_exception(cause))
+    known = isinstance(error, MotetError)
+    with contextlib.suppress(OSError):
+        send_words(
+            channel,
+            kind="error",
+            type=type(error).__name__ if known else "EnvironmentFailed",
+            message=str(error) if known else f"{type(error).__name__}: {error}",
+            traceback=trace,
+            index=getattr(error, "index", None),
+            step=getattr(error, "step", None),
+        )
+
+
+def _close(group: Group | None) -> None:
+    if group is not None:
+        group.close()
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    numbers = [int(each) for each in sys.argv[1:]]
+    sys.exit(main(numbers[0], numbers[1], (numbers[2], numbers[3]), (numbers[4], numbers[5])))

@@ -1,0 +1,165 @@
+"""Environments that one thread steps one after the other: the core of every pool, in the caller or in a worker."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import gymnasium
+import numpy as np
+
+from motet.envs.actions import Actions
+from motet.envs.checks import Observations, write_flags, write_rewards
+from motet.envs.form import Form, Make, check_same_spaces
+from motet.envs.slots import Slot
+from motet.errors import BadEnvironment, EnvironmentFailed, MotetError
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Which environments of a run a group holds."""
+
+    first: int
+    """The number of its first environment in the run."""
+    seeds: tuple[int, ...]
+    """One seed for each of its environments."""
+
+
+class Group(Protocol):
+    """Some environments, stepped together. What they return is written into a slot."""
+
+    def reset(self, out: Slot) -> None: ...
+
+    def step(self, out: Slot) -> None:
+        """Step with the slot's actions; what ended is reset within the step."""
+        ...
+
+    def close(self) -> None: ...
+
+
+At = list[int] | memoryview
+"""One number: the row that a group is working on, so that others can tell which environment hangs."""
+
+Build = Callable[[Piece, At], Group]
+"""Makes a group, which keeps the number up to date."""
+
+
+class Singles:
+    """A group of single Gymnasium environments."""
+
+    def __init__(self, make: Make, form: Form, piece: Piece, at: At):
+        self.form, self.piece, self.at = form, piece, at
+        self.observations, self.actions = Observations(form), Actions(form)
+        self.length = np.zeros(len(piece.seeds), np.int64)
+        """[B] steps since the last reset, for messages."""
+        self.envs: list[gymnasium.Env] = []
+        try:
+            for row in range(len(piece.seeds)):
+                self.envs.append(self._make(make, row))
+        except BaseException:
+            self.close()
+            raise
+        self.steps = [env.step for env in self.envs]
+        self.seeds: list[int | None] = list(piece.seeds)
+
+    def reset(self, out: Slot) -> None:
+        with np.errstate(over="ignore"):  # What overflows is found by the checks.
+            self._reset_rows(range(len(self.envs)), out)
+        for first, last in zip(out.observation, out.next_observation, strict=True):
+            np.copyto(last, first)
+
+    def step(self, out: Slot) -> None:
+        with np.errstate(over="ignore"):
+            self._step_all(out)
+            for first, last in zip(out.observation, out.next_observation, strict=True):
+                np.copyto(first, last)
+            ended = out.terminated | out.truncated
+            if ended.any():
+                self._reset_rows(ended.nonzero()[0].tolist(), out)
+
+    def close(self) -> None:
+        for env in self.envs:
+            with contextlib.suppress(Exception):  # An environment that has failed may not close either.
+                env.close()
+        self.envs = []
+
+    def _step_all(self, out: Slot) -> None:
+        at, results = self.at, []
+        actions = self.actions.rows(out.action)
+        try:
+            for row, (step, action) in enumerate(zip(self.steps, actions, strict=True)):
+                at[0] = row
+                results.append(step(action))
+        except Exception as error:
+            raise self._failed(at[0], error) from error
+        try:
+            observations, rewards, terminated, truncated, _ = zip(*results, strict=True)
+        except (TypeError, ValueError):
+            raise self._wrong_step(results) from None
+        self.observations.write(observations, out.next_observation, self._blame)
+        write_rewards(rewards, out.reward, self._blame)
+        write_flags("terminated", terminated, out.terminated, self._blame)
+        write_flags("truncated", truncated, out.truncated, self._blame)
+        self.length += 1
+
+    def _reset_rows(self, rows: Sequence[int], out: Slot) -> None:
+        for row in rows:
+            self.at[0] = row
+            seed, self.seeds[row], self.length[row] = self.seeds[row], None, -1
+            try:
+                result = self.envs[row].reset(seed=seed)
+                if seed is not None:
+                    self.envs[row].action_space.seed(seed)
+            except Exception as error:
+                raise self._failed(row, error) from error
+            if not isinstance(result, tuple) or len(result) != 2:
+                raise self._blame(row, f"reset should return (observation, info), but returned {_short(result)}")
+            leaves = tuple(leaf[row : row + 1] for leaf in out.observation)
+            self.observations.write([result[0]], leaves, lambda _, what, row=row: self._blame(row, what))
+            self.length[row] = 0
+
+    def _make(self, make: Make, row: int) -> gymnasium.Env:
+        self.at[0], self.length[row] = row, -1
+        try:
+            env = make()
+        except MotetError:
+            raise
+        except Exception as error:
+            raise EnvironmentFailed(
+                f"{self._who(row)} could not be made: {type(error).__name__}: {error}", self.piece.first + row
+            ) from error
+        if not isinstance(env, gymnasium.Env):
+            raise BadEnvironment(
+                f"{self.form.name!r} should make a gymnasium.Env, but made a {type(env).__name__}. "
+                "For a gymnasium.vector.VectorEnv, say Gymnasium(..., vector=True)."
+            )
+        check_same_spaces(self.form, env.observation_space, env.action_space, self._who(row))
+        return env
+
+    def _who(self, row: int) -> str:
+        return f"Environment {self.piece.first + row} ({self.form.name})"
+
+    def _blame(self, row: int, what: str) -> BadEnvironment:
+        step = int(self.length[row]) + 1
+        when = f"in step {step} of its episode" if step else "when it was reset"
+        return BadEnvironment(f"{self._who(row)}, {when}: {what}.")
+
+    def _failed(self, row: int, error: Exception) -> EnvironmentFailed:
+        step = int(self.length[row]) + 1
+        when = f"in step {step} of its episode" if step else "in reset"
+        return EnvironmentFailed(
+            f"{self._who(row)} raised {when}: {type(error).__name__}: {error}", self.piece.first + row, step
+        )
+
+    def _wrong_step(self, results: list[Any]) -> BadEnvironment:
+        row = next(row for row, result in enumerate(results) if not isinstance(result, tuple) or len(result) != 5)
+        expected = "(observation, reward, terminated, truncated, info)"
+        return self._blame(row, f"step should return {expected}, but returned {_short(results[row])}")
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return f"{len(value)} values, {', '.join(type(each).__name__ for each in value)}"
+    return f"a {type(value).__name__}"

@@ -1,0 +1,175 @@
+"""Gymnasium's environments: single ones, by id or by a function, and vector environments."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces as gym
+from gymnasium.envs.registration import EnvSpec, load_env_creator
+
+from motet.envs.form import Form, Leaf, Make
+from motet.envs.group import Build, Singles
+from motet.envs.thread import ThreadPool
+from motet.envs.vector import Vector
+from motet.errors import BadEnvironment, MotetError, UnknownName
+from motet.flow.host import HostEnvironment, Opening, Pool
+from motet.flow.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from motet.flow.spaces import parts as space_parts
+
+
+class Gymnasium(HostEnvironment):
+    """Environments of Gymnasium, in the caller's thread or in worker processes.
+
+    `make` is an id (`"CartPole-v1"`, `"package:Name-v0"`) with the options of `gymnasium.make`, or a function that
+    returns a `gymnasium.Env`. With `vector`, an id for `gymnasium.make_vec`, or a function from a number to a
+    `gymnasium.vector.VectorEnv` of so many.
+    """
+
+    def __init__(self, make: str | Make, *, vector: bool = False, check_bounds: bool = True, **options: Any):
+        if isinstance(make, str):
+            self.name, self.make = make, ById(_find(make), vector, options)
+        else:
+            if options:
+                raise BadEnvironment(f"Options are for ids; give {', '.join(options)} to the function that you pass.")
+            self.name, self.make = _name_of(make), make
+        self.vector, self.check_bounds, self.options = vector, check_bounds, options
+        self._observation, self._action = self._ask_for_spaces()
+        self.observation_space = convert_space(self._observation)
+        self.action_space = convert_space(self._action)
+
+    def open(self, opening: Opening) -> Pool:
+        form = self.form()
+        build: Build = partial(Vector if self.vector else Singles, self.make, form)
+        if not opening.workers:
+            return ThreadPool(build, form, opening)
+        from motet.envs.workers import WorkerPool
+
+        return WorkerPool(build, form, opening)
+
+    def form(self) -> Form:
+        """What workers need to know of the spaces: they cannot ask JAX."""
+        reward = Box(0.0, 0.0, ()).aval.dtype.name
+        observation, action = _leaves(self.observation_space), _leaves(self.action_space)
+        return Form(self.name, self._observation, self._action, observation, action, reward, self.check_bounds)
+
+    def describe(self) -> dict[str, Any]:
+        options = {name: repr(value) for name, value in self.options.items()}
+        return {"name": self.name, "library": f"gymnasium {gymnasium.__version__}", "options": options}
+
+    def _ask_for_spaces(self) -> tuple[gymnasium.Space, gymnasium.Space]:
+        env = self._make_one()
+        try:
+            if self.vector:
+                return env.single_observation_space, env.single_action_space
+            return env.observation_space, env.action_space
+        finally:
+            env.close()
+
+    def _make_one(self) -> Any:
+        try:
+            env = self.make(1) if self.vector else self.make()
+        except MotetError:
+            raise
+        except Exception as error:
+            raise BadEnvironment(f"{self.name!r} cannot be made: {type(error).__name__}: {error}") from error
+        expected = gymnasium.vector.VectorEnv if self.vector else gymnasium.Env
+        if not isinstance(env, expected):
+            hint = " Say vector=True." if isinstance(env, gymnasium.vector.VectorEnv) else ""
+            raise BadEnvironment(
+                f"{self.name!r} should make a {expected.__name__} of gymnasium, but made a {type(env).__name__}.{hint}"
+            )
+        return env
+
+
+@dataclass(frozen=True)
+class ById:
+    """Makes environments of a registered id. The registration travels along: a worker has not run the caller's."""
+
+    spec: EnvSpec
+    vector: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, count: int | None = None) -> Any:
+        if self.vector:
+            return gymnasium.make_vec(self.spec, num_envs=count or 1, **self.options)
+        return gymnasium.make(self.spec, **{"disable_env_checker": True, **self.options})
+
+
+def convert_space(space: gymnasium.Space) -> Space:
+    """The motet space of the same values. Discrete ones count from 0 here, wherever they start there."""
+    if isinstance(space, gym.Discrete):
+        return Discrete(int(space.n))
+    if isinstance(space, gym.MultiDiscrete):
+        return MultiDiscrete(tuple(int(n) for n in space.nvec.flat))
+    if isinstance(space, gym.MultiBinary):
+        return MultiBinary(tuple(space.shape))
+    if isinstance(space, gym.Box):
+        return _convert_box(space)
+    if isinstance(space, gym.Dict):
+        if not all(isinstance(name, str) for name in space.spaces):
+            raise BadEnvironment(f"The parts of a Dict space must be named by strings, but are {list(space.spaces)}.")
+        return Dict({name: convert_space(each) for name, each in space.spaces.items()})
+    if isinstance(space, gym.Tuple):
+        return Tuple(tuple(convert_space(each) for each in space.spaces))
+    raise BadEnvironment(
+        f"A space should be made of Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple, but one is {space}. "
+        "Its values have no fixed size; encode them as one of these with a gymnasium.ObservationWrapper."
+    )
+
+
+HELD_AS = {"float32": "float", "float64": "float", "int64": "int32", "uint64": "uint32"}
+"""What JAX would not keep as it is, without 64 bits; the checks of a pool see to it that no value is lost."""
+
+
+def _convert_box(box: gym.Box) -> Box:
+    dtype = HELD_AS.get(box.dtype.name, box.dtype.name)
+    if np.dtype(dtype).kind not in "fiub":
+        raise BadEnvironment(f"A Box should hold numbers or bools, but {box} holds {box.dtype}.")
+    return Box(_bound(box.low, dtype), _bound(box.high, dtype), tuple(box.shape), dtype)
+
+
+def _bound(bound: np.ndarray, dtype: str) -> float | tuple[float, ...]:
+    """As numbers that the dtype can hold; what is beyond float32 is no bound at all."""
+    values = bound.astype(np.float64).ravel()
+    if dtype == "float":
+        values = np.where(np.abs(values) >= np.finfo(np.float32).max, np.copysign(np.inf, values), values)
+    elif np.dtype(dtype).kind in "iu":
+        values = np.clip(values, np.iinfo(dtype).min, np.iinfo(dtype).max)
+    if values.size and (values == values[0]).all():
+        return float(values[0])
+    return tuple(values.tolist())
+
+
+def _leaves(space: Space) -> tuple[Leaf, ...]:
+    avals = [part.aval for part in space_parts(space)]
+    return tuple(Leaf(tuple(aval.shape), np.dtype(aval.dtype).name) for aval in avals)
+
+
+def _find(env_id: str) -> EnvSpec:
+    """The registration of an id, which may name the module that registers it."""
+    module, _, name = env_id.rpartition(":")
+    if module:
+        try:
+            import_module(module)
+        except ModuleNotFoundError as error:
+            raise BadEnvironment(f"The module of {env_id!r} cannot be imported: {error}.") from error
+    if name not in gymnasium.registry:
+        raise UnknownName("Gymnasium environment", name, gymnasium.registry)
+    spec = copy.deepcopy(gymnasium.registry[name])
+    for point in ("entry_point", "vector_entry_point"):
+        # A worker has another main module.
+        if str(getattr(spec, point)).startswith("__main__:"):
+            setattr(spec, point, load_env_creator(getattr(spec, point)))
+    return spec
+
+
+def _name_of(make: Callable[..., Any]) -> str:
+    name = getattr(make, "name", None) or getattr(make, "__qualname__", None) or type(make).__name__
+    return str(name)

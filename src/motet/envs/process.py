@@ -1,0 +1,113 @@
+"""One worker process, seen from the pool: how it is started, told what to do, and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import motet
+from motet.envs.messages import AT, CLOSE, COMMAND, SLOT, send
+from motet.envs.shared import Bell
+
+QUIET = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+"""One worker is one thread of work: more would fight the other workers for cores."""
+
+
+class Process:
+    """A child that runs `motet.envs.child`, with its socket and its two bells."""
+
+    def __init__(self, memory: int):
+        self.wake, self.done = Bell.new(), Bell.new()
+        self.channel, theirs = socket.socketpair()
+        numbers = (theirs.fileno(), memory, *self.wake.descriptors, *self.done.descriptors)
+        try:
+            self.popen = subprocess.Popen(
+                [sys.executable, "-m", "motet.envs.child", *map(str, numbers)],
+                pass_fds=sorted(set(numbers)),
+                stdin=subprocess.DEVNULL,  # The terminal's input is the caller's.
+                env=_environment(),
+            )
+        except BaseException:
+            self._close_descriptors()
+            raise
+        finally:
+            theirs.close()
+
+    def send_setup(self, setup: bytes, timeout: float) -> None:
+        """If the child is dead already, whoever waits for it will see that."""
+        self.channel.settimeout(timeout)
+        with contextlib.suppress(OSError):
+            send(self.channel, "\0".join(path or os.getcwd() for path in sys.path).encode())
+            send(self.channel, setup)
+        self.channel.settimeout(None)
+
+    def command(self, words: memoryview, command: int, slot: int) -> None:
+        words[COMMAND], words[SLOT] = command, slot
+        self.wake.ring()
+
+    def how_it_ended(self) -> str:
+        """In words; waits for the end, and helps if it does not come."""
+        try:
+            code = self.popen.wait(2.0)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            code = self.popen.wait()
+        if code >= 0:
+            return f"it exited with code {code}"
+        with contextlib.suppress(ValueError):
+            return f"it was killed by signal {-code} ({signal.Signals(-code).name})"
+        return f"it was killed by signal {-code}"
+
+    def forget(self) -> None:
+        """Make sure that it has ended, and close what led to it."""
+        if self.popen.poll() is None:
+            self.popen.kill()
+        self.popen.wait()
+        self._close_descriptors()
+
+    def _close_descriptors(self) -> None:
+        self.channel.close()
+        self.wake.close()
+        self.done.close()
+
+
+def end_all(processes: list[tuple[Process, memoryview, bool]], grace: float) -> None:
+    """Ask every process to end; end those that do not, first politely. Idle ones get longer to close their
+    environments than those that may hang in a step."""
+    for process, words, _ in processes:
+        process.command(words, CLOSE, 0)
+    began = time.monotonic()
+    for process, _, is_idle in processes:
+        _join(process, began + (grace if is_idle else grace / 5))
+    stubborn = [process for process, _, _ in processes if process.popen.poll() is None]
+    for process in stubborn:
+        process.popen.terminate()
+    began = time.monotonic()
+    for process in stubborn:
+        _join(process, began + grace / 5)
+    for process, _, _ in processes:
+        process.forget()
+
+
+def where_it_is(words: memoryview) -> int:
+    """The row that the worker is working on."""
+    return words[AT]
+
+
+def _join(process: Process, deadline: float) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.popen.wait(max(0.0, deadline - time.monotonic()))
+
+
+def _environment() -> dict[str, str]:
+    """The caller's environment, with motet where Python looks first: it may have been found by other means."""
+    found = [str(Path(motet.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    paths = {"PYTHONPATH": os.pathsep.join(filter(None, found))}
+    # A user's module that imports JAX must not take the accelerator from the run.
+    return {"JAX_PLATFORMS": "cpu", **os.environ, **QUIET, **paths}

@@ -1,0 +1,327 @@
+"""A pool whose environments live in worker processes: many in each, observations and actions in shared memory."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import select
+import time
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from motet import errors
+from motet.envs.form import Form
+from motet.envs.group import Build, Piece
+from motet.envs.messages import RESET, STEP, WORDS, Setup, receive_words
+from motet.envs.process import Process, end_all, where_it_is
+from motet.envs.shared import attach, reserve
+from motet.envs.slots import Slot, slots_over, slots_size
+from motet.errors import BadEnvironment, EnvironmentFailed, EnvironmentTimeout, MotetError
+from motet.flow.host import HostStep, Leaves, Opening
+
+GRACE = 5.0
+"""Seconds that an idle worker may take to close its environments."""
+
+
+@dataclass
+class Worker:
+    """A worker's share of the pool, which outlives the process that it runs in."""
+
+    number: int
+    rows: slice
+    process: Process
+    words: memoryview
+    busy: str = ""
+    """What it is doing now, in a word for messages; empty if it waits to be told."""
+    deadline: float = 0.0
+    slot: int = 0
+    lost: bool = False
+    """Whether the step that it is in never comes back, because its process died."""
+    dead: bool = False
+    """Whether its process died while it had nothing to do. It is started anew when there is something."""
+    deaths: int = 0
+    unreported: int = 0
+    """Restarts that no step has told of yet."""
+
+
+@dataclass
+class Belongings:
+    """What must be given back, kept apart from the pool so that it can be when the pool is forgotten."""
+
+    memory: int
+    shared: mmap.mmap
+    owner: int = field(default_factory=os.getpid)
+    workers: list[Worker] = field(default_factory=list)
+
+    def give_back(self) -> None:
+        if os.getpid() != self.owner:  # A fork of the owner: the workers are not its own.
+            return
+        workers, self.workers = self.workers, []
+        end_all([(worker.process, worker.words, not worker.busy) for worker in workers], GRACE)
+        for worker in workers:
+            worker.words.release()
+        os.close(self.memory)
+        # If the caller still has arrays of a step, the mapping lives as long as they do.
+        with contextlib.suppress(BufferError):
+            self.shared.close()
+
+
+class WorkerPool:
+    """See `Pool`. `send` and `recv` do the same by the worker, for callers who go on with whoever is ready first."""
+
+    def __init__(self, build: Build, form: Form, opening: Opening):
+        self._form, self._opening = form, opening
+        self._build = _pickled(build, form)
+        self._shares = _even(opening.count, min(opening.workers, opening.count))
+        header = len(self._shares) * WORDS * 8
+        size = header + slots_size(form, opening.count)
+        memory = reserve(size, f"{opening.count} environments of {form.name!r}")
+        self._own = Belongings(memory, attach(memory))
+        self._finalizer = weakref.finalize(self, self._own.give_back)
+        self._slots = slots_over(self._own.shared, header, form, opening.count)
+        self._poll = select.poll()
+        self._by_descriptor: dict[int, Worker] = {}
+        self._turn = 0
+        self._restarts = 0
+        self._started = False
+        with self._or_close():
+            self._start_all()
+
+    @property
+    def rows(self) -> tuple[slice, ...]:
+        """Which environments each worker has."""
+        return tuple(self._shares)
+
+    def reset(self) -> Leaves:
+        workers, self._turn = self._idle(), 1 - self._turn
+        self._run(workers, RESET)
+        return self._slots[self._turn].observation
+
+    def step(self, action: Leaves) -> HostStep:
+        workers, self._turn = self._idle(), 1 - self._turn
+        slot = self._slots[self._turn]
+        slot.put(action)
+        self._run(workers, STEP)
+        return self._result(slot, workers, 0, self._opening.count)
+
+    def send(self, worker: int, action: Leaves) -> None:
+        """Begin a step of one worker's environments."""
+        one = self._idle(worker)[0]
+        slot = 1 - one.slot
+        self._slots[slot].rows(one.rows).put(action)
+        with self._or_close():
+            self._tell(one, STEP, slot)
+
+    def recv(self) -> dict[int, HostStep]:
+        """Wait until a worker has done the step that it was sent; what every worker gave that is ready by then."""
+        sent = [worker for worker in self._workers() if worker.busy]
+        if not sent:
+            raise MotetError("recv() waits for what send() began, but nothing was sent.")
+        with self._or_close():
+            self._wait(sent, enough=1)
+        ready = [worker for worker in sent if not worker.busy]
+        return {
+            each.number: self._result(
+                self._slots[each.slot].rows(each.rows), [each], each.rows.start, each.rows.stop - each.rows.start
+            )
+            for each in ready
+        }
+
+    def close(self) -> None:
+        self._slots, self._by_descriptor = (), {}
+        self._finalizer()
+
+    # What follows is the pool's own: telling workers what to do, and waiting for them.
+
+    @contextlib.contextmanager
+    def _or_close(self) -> Iterator[None]:
+        """Any error, Ctrl-C included, leaves workers in the middle of something: the pool cannot go on."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+    def _workers(self) -> list[Worker]:
+        if not self._finalizer.alive:
+            raise MotetError("This pool is closed; open a new one.")
+        return self._own.workers
+
+    def _idle(self, number: int | None = None) -> list[Worker]:
+        workers = self._workers()
+        chosen = workers if number is None else [workers[number]]
+        for worker in chosen:
+            if worker.busy:
+                raise MotetError(f"Worker {worker.number} is still {worker.busy}; recv() what was sent to it first.")
+        return chosen
+
+    def _start_all(self) -> None:
+        for number, rows in enumerate(self._shares):
+            start = number * WORDS * 8
+            words = memoryview(self._own.shared)[start : start + WORDS * 8].cast("q")
+            self._own.workers.append(Worker(number, rows, Process(self._own.memory), words))
+        for worker in self._own.workers:
+            self._introduce(worker)
+        self._wait(self._own.workers, enough=len(self._own.workers))
+        self._started = True
+
+    def _introduce(self, worker: Worker) -> None:
+        """Listen to a worker's new process, and tell it what it is."""
+        process = worker.process
+        for descriptor in (process.done.hear, process.channel.fileno()):
+            self._poll.register(descriptor, select.POLLIN)
+            self._by_descriptor[descriptor] = worker
+        self._begin(worker, "starting")
+        indices = range(worker.rows.start, worker.rows.stop)
+        seeds = tuple(self._opening.seed_of(index, worker.deaths) for index in indices)
+        piece = Piece(self._opening.first + worker.rows.start, seeds)
+        setup = Setup(
+            self._build, self._form, piece, worker.number, len(self._shares), self._opening.count, worker.rows
+        )
+        process.send_setup(cloudpickle.dumps(setup), self._opening.timeout)
+
+    def _unlisten(self, worker: Worker) -> None:
+        for descriptor in (worker.process.done.hear, worker.process.channel.fileno()):
+            self._poll.unregister(descriptor)
+            del self._by_descriptor[descriptor]
+
+    def _begin(self, worker: Worker, what: str) -> None:
+        worker.busy, worker.deadline = what, time.monotonic() + self._opening.timeout
+
+    def _tell(self, worker: Worker, command: int, slot: int) -> None:
+        worker.slot, worker.lost = slot, False
+        if worker.dead:
+            self._revive(worker)
+            return
+        self._begin(worker, "resetting" if command == RESET else "stepping")
+        worker.process.command(worker.words, command, slot)
+
+    def _run(self, workers: list[Worker], command: int) -> None:
+        with self._or_close():
+            for worker in workers:
+                self._tell(worker, command, self._turn)
+            self._wait(workers, enough=len(workers))
+
+    def _wait(self, workers: list[Worker], enough: int) -> None:
+        """Until so many of them are idle."""
+        while sum(not worker.busy for worker in workers) < enough:
+            deadline = min(worker.deadline for worker in workers if worker.busy)
+            events = self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+            # Bells first: a worker that finished and then died has finished. And what follows a death may close
+            # descriptors and open others of the same number.
+            for descriptor, _ in sorted(events, key=self._is_channel):
+                self._hear(descriptor)
+            if not events:
+                self._complain(workers)
+
+    def _is_channel(self, event: tuple[int, int]) -> bool:
+        return event[0] == self._by_descriptor[event[0]].process.channel.fileno()
+
+    def _hear(self, descriptor: int) -> None:
+        worker = self._by_descriptor[descriptor]
+        if descriptor == worker.process.done.hear:
+            worker.process.done.wait()
+            if worker.lost:
+                self._blank(worker)
+            worker.busy = ""
+            return
+        words = receive_words(worker.process.channel)
+        if words is None:
+            self._unlisten(worker)
+            if worker.busy:
+                self._revive(worker)
+            else:
+                worker.dead = True
+        elif words["kind"] == "error":
+            raise self._error(worker, words)
+        elif worker.lost:  # It has started anew; its environments need an episode to begin with.
+            self._begin(worker, "resetting")
+            worker.process.command(worker.words, RESET, worker.slot)
+        else:
+            worker.busy = ""
+
+    def _revive(self, worker: Worker) -> None:
+        """The worker's process is dead. Start another one; if the worker was at work, the work is lost."""
+        how = worker.process.how_it_ended()
+        what = f"Worker {worker.number} with {self._whose(worker)} died while {worker.busy or 'waiting'}: {how}"
+        if not self._started:
+            raise EnvironmentFailed(f"{what}. Nothing was started; make one of its environments by hand to see why.")
+        if self._restarts == self._opening.restarts:
+            raise EnvironmentFailed(
+                f"{what}. Workers were started anew {self._restarts} times, and more is not allowed. "
+                "If their deaths are not the environment's fault, raise `restarts`."
+            )
+        self._restarts += 1
+        fresh = Process(self._own.memory)
+        worker.process.forget()
+        worker.process = fresh
+        worker.lost, worker.dead = True, False
+        worker.deaths += 1
+        worker.unreported += 1
+        self._introduce(worker)
+
+    def _blank(self, worker: Worker) -> None:
+        """Rows of a lost step say nothing but the observation that opens the new episode."""
+        rows = self._slots[worker.slot].rows(worker.rows)
+        for part in (rows.reward, rows.terminated, rows.truncated):
+            part[...] = 0
+
+    def _result(self, slot: Slot, workers: list[Worker], first: int, count: int) -> HostStep:
+        valid, restarts = np.ones(count, np.bool_), np.zeros(count, np.int32)
+        for worker in workers:
+            if worker.lost:
+                valid[worker.rows.start - first : worker.rows.stop - first] = False
+            restarts[worker.rows.start - first] = worker.unreported
+            worker.unreported = 0
+        return HostStep(*slot[1:], valid, restarts)
+
+    def _complain(self, workers: list[Worker]) -> None:
+        late = [worker for worker in workers if worker.busy and worker.deadline <= time.monotonic()]
+        if not late:
+            return
+        said = "; ".join(
+            f"worker {worker.number} with {self._whose(worker)} is still {worker.busy}, at environment "
+            f"{self._opening.first + worker.rows.start + where_it_is(worker.words)}"
+            for worker in late
+        )
+        raise EnvironmentTimeout(
+            f"After {self._opening.timeout:g} s {said} ({self._form.name}). If it may take that long, raise `timeout`."
+        )
+
+    def _error(self, worker: Worker, words: dict[str, Any]) -> Exception:
+        """A worker's error, as the caller would have got it from an environment in its own thread."""
+        trace = f"\n\nIn worker {worker.number}:\n{words['traceback']}" if words["traceback"] else ""
+        kind = getattr(errors, words["type"])
+        if kind is EnvironmentFailed:
+            return EnvironmentFailed(words["message"] + trace, words["index"], words["step"])
+        return kind(words["message"] + trace)
+
+    def _whose(self, worker: Worker) -> str:
+        first, last = (self._opening.first + index for index in (worker.rows.start, worker.rows.stop - 1))
+        return f"environment {first}" if first == last else f"environments {first} to {last}"
+
+
+def _even(count: int, workers: int) -> list[slice]:
+    """Contiguous shares, the larger ones first."""
+    bounds = [0]
+    for number in range(workers):
+        bounds.append(bounds[-1] + count // workers + (number < count % workers))
+    return [slice(start, stop) for start, stop in pairwise(bounds)]
+
+
+def _pickled(build: Build, form: Form) -> bytes:
+    try:
+        return cloudpickle.dumps(build)
+    except Exception as error:
+        raise BadEnvironment(
+            f"Environments in worker processes must be made by something that can be pickled, but what makes "
+            f"{form.name!r} cannot be: {type(error).__name__}: {error}. Make everything that belongs to a process "
+            "(files, locks, devices, windows) inside of the function, or use workers=0."
+        ) from error
