@@ -11,18 +11,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
 import jax
 import numpy as np
 
-from motet.envs.convert import space_of
 from motet.envs.families import library
+from motet.envs.gymnasium import convert_space
 from motet.errors import BadEnvironment, UnknownName
 from motet.flow.host import HostEnvironment, HostStep, Leaves, Opening, Pool
-from motet.flow.spaces import Box
+from motet.flow.spaces import Box, Dict, Space
 
 LARGEST_SEED = 2**31 - 1
 
@@ -56,8 +56,8 @@ class EnvPool(HostEnvironment):
                 f"{name} has several players, or an action of several parts; one player and one array are supported."
             )
         with _quiet():
-            observation_space = space_of(name, spec.gymnasium_observation_space)
-            action_space = space_of(name, spec.gymnasium_action_space)
+            observation_space = _mended(convert_space(spec.gymnasium_observation_space))
+            action_space = _mended(convert_space(spec.gymnasium_action_space))
         values = {
             "name": name,
             "observation_space": observation_space,
@@ -142,6 +142,18 @@ class EnvPoolPool:
     def _finite(self, what: str, array: np.ndarray) -> None:
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise BadEnvironment(f"{self._name} gave {what} that is not finite.")
+
+
+SMALLEST = float(np.finfo(np.float64).tiny)
+
+
+def _mended(space: Space) -> Space:
+    """With lower bounds as they are meant: EnvPool writes the smallest positive number where there is no bound."""
+    if isinstance(space, Dict):
+        return Dict({name: _mended(part) for name, part in space.items})
+    if isinstance(space, Box) and space.low == SMALLEST:
+        return replace(space, low=-float("inf"))
+    return space
 
 
 _LOCK = Lock()

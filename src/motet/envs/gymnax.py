@@ -12,12 +12,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from motet.envs.convert import space_of
 from motet.envs.families import library
 from motet.envs.steady import as_types, steady_types
-from motet.errors import UnknownName
+from motet.errors import BadEnvironment, UnknownName
 from motet.flow.environment import Environment
+from motet.flow.spaces import Box, Dict, Discrete, Space, Tuple
 
 NEVER = 2**31 - 1
 
@@ -51,8 +52,8 @@ class Gymnax(Environment):
             "_params": params,
             "_endless": params.replace(max_steps_in_episode=type(limit)(NEVER)),
             "name": name,
-            "observation_space": space_of(name, env.observation_space(params)),
-            "action_space": space_of(name, env.action_space(params)),
+            "observation_space": space_of(env.observation_space(params)),
+            "action_space": space_of(env.action_space(params)),
             "time_limit": int(limit),
         }
         for attribute, value in values.items():
@@ -81,3 +82,33 @@ class Gymnax(Environment):
 
     def _observed(self, observation: Any) -> Any:
         return as_types(observation, self.observation_space.aval)
+
+
+def space_of(space: Any) -> Space:
+    """The motet space of the same values. gymnax's are told by their names: there is no need to import them."""
+    kind = type(space).__name__
+    if kind == "Discrete":
+        return Discrete(int(space.n))
+    if kind == "Box":
+        return _box(space)
+    if kind == "Dict":
+        return Dict({name: space_of(part) for name, part in space.spaces.items()})
+    if kind == "Tuple":
+        return Tuple(tuple(space_of(part) for part in space.spaces))
+    raise BadEnvironment(f"A gymnax space should be a Discrete, Box, Dict or Tuple, but one is a {kind}: {space}.")
+
+
+def _box(space: Any) -> Box:
+    """The largest float stands for no bound, and floats are JAX's own."""
+    dtype, shape = np.dtype(space.dtype), tuple(space.shape)
+    low, high = (np.broadcast_to(np.asarray(bound, np.float64), shape) for bound in (space.low, space.high))
+    if dtype.kind == "f":
+        limit = np.finfo(np.float32).max
+        low, high = np.where(low <= -limit, -np.inf, low), np.where(high >= limit, np.inf, high)
+    return Box(_bound(low), _bound(high), shape, "float" if dtype.kind == "f" else dtype.name)
+
+
+def _bound(array: np.ndarray) -> float | tuple[float, ...]:
+    """One number where it is the same everywhere."""
+    values = array.ravel().tolist()
+    return values[0] if len(set(values)) == 1 else tuple(values)

@@ -50,7 +50,10 @@ def make(env_id: str | Callable[[], Any]) -> Environment | HostEnvironment:
         return load(ENVIRONMENTS[env_id])()
     prefix, slash, rest = env_id.partition("/")
     if slash and prefix in FAMILIES:
-        return load(FAMILIES[prefix].adapter)(rest)
+        env = load(FAMILIES[prefix].adapter)(rest)
+        if prefix == "gymnasium":
+            env.name = env_id  # Without its prefix it would be taken for motet's own of that id.
+        return env
     if ":" in env_id or env_id in _installed_ids(FAMILIES["gymnasium"]):
         return load(FAMILIES["gymnasium"].adapter)(env_id)
     raise UnknownName("environment", env_id, _candidates(env_id))
@@ -62,7 +65,7 @@ def describe() -> list[Description]:
 
 
 def gymnasium_ids() -> list[str]:
-    return list(library("gymnasium", "gymnasium.envs.registration").registry)
+    return list(library("gymnasium").registry)
 
 
 def _describe(env_id: str, env: Environment) -> Description:
