@@ -145,7 +145,7 @@ def test_train_uses_virtual_devices_in_a_process_of_its_own():
     ("args", "words"),
     [
         (["ppa", "CartPole-v1"], "There is no algorithm 'ppa'. Did you mean 'ppo'?"),
-        (["ppo", "CartPole-v0"], "There is no environment 'CartPole-v0'. Did you mean 'CartPole-v1'?"),
+        (["ppo", "CartPol-v1"], "There is no environment 'CartPol-v1'. Did you mean 'CartPole-v1'?"),
         (["ppo", "CartPole-v1", "--preset", "coars"], "There is no preset 'coars'. Did you mean 'coarse'?"),
         (["ppo", "CartPole-v1", "--preset", "anakin", "--actors", "2"], "has no option --actors; it takes --shards"),
         (["ppo", "CartPole-v1", "--actors", "2"], "--actors: for a preset only; name one with --preset (coarse"),

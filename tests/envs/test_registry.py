@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motet.envs import describe, make
+from motet.envs import describe, families, make
+from motet.envs.families import FAMILIES
 from motet.envs.registry import ALIASES, ENVIRONMENTS
-from motet.errors import UnknownName
+from motet.errors import BadEnvironment, UnknownName
 from motet.flow.spaces import Box
 
 every_environment = pytest.mark.parametrize("env_id", ENVIRONMENTS)
@@ -35,11 +36,53 @@ def test_an_alias_makes_the_same_environment(alias):
     assert make(alias) == make(ALIASES[alias])
 
 
-@pytest.mark.parametrize(("wrong", "meant"), [("CartPole-v0", "CartPole-v1"), ("pendulum", "Pendulum-v1")])
+@pytest.mark.parametrize(("wrong", "meant"), [("CartPol-v1", "CartPole-v1"), ("pendulum-1", "Pendulum-v1")])
 def test_an_unknown_name_is_answered_with_the_nearest(wrong, meant):
     with pytest.raises(UnknownName, match=meant) as caught:
         make(wrong)
     assert isinstance(caught.value, ValueError) and wrong in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ("LunarLandr-v3", "LunarLander-v3"),
+        ("gymnax/CartPol-v1", "CartPole-v1"),
+        ("envpool/Pnog-v5", "Pong-v5"),
+        ("Pong-msic", "gymnax/Pong-misc"),
+        ("gymnax/", "There is no gymnax environment ''"),
+    ],
+)
+def test_near_names_are_looked_for_in_other_libraries_too(wrong, meant):
+    with pytest.raises(UnknownName, match=meant):
+        make(wrong)
+
+
+def test_own_environments_come_before_others_of_the_same_name():
+    assert make("CartPole-v1").name == "CartPole-v1"
+    assert make("gymnax/CartPole-v1").name == "gymnax/CartPole-v1"
+    assert make("envpool/CartPole-v1").name == "envpool/CartPole-v1"
+
+
+@pytest.mark.parametrize("prefix", FAMILIES)
+def test_a_library_that_is_missing_is_named_with_the_command_that_installs_it(prefix, monkeypatch):
+    def missing(name, package=None):
+        raise ImportError(name)
+
+    monkeypatch.setattr(families, "import_module", missing)
+    monkeypatch.setattr(families, "find_spec", lambda name: None)
+    with pytest.raises(BadEnvironment, match=rf"pip install 'motet\[{prefix}\]'"):
+        families.library(prefix)
+    assert not FAMILIES[prefix].installed
+
+
+def test_a_library_that_cannot_be_imported_is_told_with_the_reason(monkeypatch):
+    def broken(name, package=None):
+        raise ImportError("no module six")
+
+    monkeypatch.setattr(families, "import_module", broken)
+    with pytest.raises(BadEnvironment, match="installed but cannot be imported: no module six"):
+        families.library("gymnasium")
 
 
 def test_describe_agrees_with_make_on_every_environment():
@@ -57,7 +100,8 @@ def test_describe_agrees_with_make_on_every_environment():
 def test_importing_the_registry_imports_no_environment():
     code = "import sys, motet.envs; print(*sys.modules)"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert not {place.partition(":")[0] for place in ENVIRONMENTS.values()} & set(output.split())
+    modules = {place.partition(":")[0] for place in ENVIRONMENTS.values()}
+    assert not (modules | {family.package for family in FAMILIES.values()}) & set(output.split())
 
 
 @every_environment

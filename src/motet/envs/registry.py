@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import NamedTuple
+import difflib
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from motet.errors import UnknownName
+from motet.envs.families import FAMILIES, Family, library, load
+from motet.errors import BadEnvironment, UnknownName
 from motet.flow.environment import Environment
+from motet.flow.host import HostEnvironment
 from motet.flow.spaces import Space
 
 ENVIRONMENTS = {
@@ -17,7 +20,7 @@ ENVIRONMENTS = {
     "MountainCarContinuous-v0": "motet.envs.mountain_car:MountainCarContinuous",
     "Catch-v0": "motet.envs.catch:Catch",
 }
-"""From an environment's id to where its class is, as "module:class"."""
+"""From the id of an environment of motet's own to where its class is, as "module:class"."""
 
 ALIASES = {"Catch": "Catch-v0"}
 """Other names that `make` accepts."""
@@ -33,17 +36,36 @@ class Description(NamedTuple):
     time_limit: int | None
 
 
-def make(env_id: str) -> Environment:
-    """The environment of that id, with its default parameters."""
+def make(env_id: str | Callable[[], Any]) -> Environment | HostEnvironment:
+    """The environment of that id, with its default parameters.
+
+    An id without a prefix is one of motet's own or else one of Gymnasium's, `module:ID` included; `envpool/ID`,
+    `gymnax/ID`, `brax/ID` and `gymnasium/ID` name the library. A function that makes a Gymnasium environment is
+    taken, too.
+    """
+    if not isinstance(env_id, str):
+        return load(FAMILIES["gymnasium"].adapter)(env_id)
     env_id = ALIASES.get(env_id, env_id)
-    if env_id not in ENVIRONMENTS:
-        raise UnknownName("environment", env_id, [*ENVIRONMENTS, *ALIASES])
-    return _load(ENVIRONMENTS[env_id])()
+    if env_id in ENVIRONMENTS:
+        return load(ENVIRONMENTS[env_id])()
+    prefix, slash, rest = env_id.partition("/")
+    if slash and prefix in FAMILIES:
+        env = load(FAMILIES[prefix].adapter)(rest)
+        if prefix == "gymnasium":
+            env.name = env_id  # Without its prefix it would be taken for motet's own of that id.
+        return env
+    if ":" in env_id or env_id in _installed_ids(FAMILIES["gymnasium"]):
+        return load(FAMILIES["gymnasium"].adapter)(env_id)
+    raise UnknownName("environment", env_id, _candidates(env_id))
 
 
 def describe() -> list[Description]:
-    """Every environment, in the order of `ENVIRONMENTS`."""
-    return [_describe(env_id, make(env_id)) for env_id in ENVIRONMENTS]
+    """Every environment of motet's own, in the order of `ENVIRONMENTS`."""
+    return [_describe(env_id, load(place)()) for env_id, place in ENVIRONMENTS.items()]
+
+
+def gymnasium_ids() -> list[str]:
+    return list(library("gymnasium").registry)
 
 
 def _describe(env_id: str, env: Environment) -> Description:
@@ -51,6 +73,21 @@ def _describe(env_id: str, env: Environment) -> Description:
     return Description(env_id, summary, env.observation_space, env.action_space, env.time_limit)
 
 
-def _load(place: str) -> type[Environment]:
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
+def _candidates(env_id: str) -> list[str]:
+    """The ids among which to look for what was meant.
+
+    Other libraries take seconds to import: they are asked only where nothing nearer at hand is much alike.
+    """
+    near = [*ENVIRONMENTS, *ALIASES, *_installed_ids(FAMILIES["gymnasium"])]
+    if difflib.get_close_matches(env_id.lower(), [each.lower() for each in near], cutoff=0.75):
+        return near
+    return near + [f"{prefix}/{each}" for prefix, family in FAMILIES.items() for each in _installed_ids(family)]
+
+
+def _installed_ids(family: Family) -> list[str]:
+    if not family.installed:
+        return []
+    try:
+        return load(family.ids)()
+    except BadEnvironment:  # It cannot be imported; whoever asks for it by its prefix is told.
+        return []

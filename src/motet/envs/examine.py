@@ -1,0 +1,253 @@
+"""Does an environment keep its contract? It is played with random actions, and everything it returns is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from motet.envs.pool import open_pool
+from motet.errors import MotetError
+from motet.flow.environment import Environment, check_environment
+from motet.flow.host import HostEnvironment, HostStep, Leaves, Opening, Pool
+from motet.flow.spaces import Box, Discrete, MultiDiscrete, Space, parts
+
+ENVIRONMENTS = 4
+ROUNDING = 1e-5
+"""How far outside of its bounds a float may lie, relative to the bound (or to 1, if that is more)."""
+
+
+@dataclass
+class Examination:
+    """What was seen."""
+
+    findings: list[str] = field(default_factory=list)
+    """Each breaks the contract."""
+    notes: list[str] = field(default_factory=list)
+    """Each may be as it should."""
+    steps: int = 0
+    """Steps that each of the environments took."""
+    terminated: int = 0
+    truncated: int = 0
+    lengths: list[int] = field(default_factory=list)
+    """Of the episodes that ended."""
+
+
+def examine(env: Environment | HostEnvironment, *, steps: int = 1000, seed: int = 0) -> Examination:
+    """Play `steps` steps of four environments with random actions, twice at once with the same seed.
+
+    Host environments are played a third time in another grouping: what an environment does may depend on the seed and
+    on its number in the run, but not on which others are stepped with it.
+    """
+    seen = Examination()
+    try:
+        if isinstance(env, Environment):
+            check_environment(env)
+        with ExitStack() as open_pools:
+            pools = [open_pools.enter_context(closing(open_pool(env, each))) for each in _openings(env, seed)]
+            _Examiner(env, pools, seen).play(steps, np.random.default_rng(seed))
+    except MotetError as error:
+        seen.findings.append(str(error))
+    except Exception as error:
+        seen.findings.append(f"It raised {type(error).__name__}: {error}")
+    _note(seen)
+    return seen
+
+
+def _openings(env: Environment | HostEnvironment, seed: int) -> list[Opening]:
+    whole, half = Opening(0, ENVIRONMENTS, seed), ENVIRONMENTS // 2
+    return [whole, whole, *([Opening(half, half, seed)] if isinstance(env, HostEnvironment) else [])]
+
+
+def _note(seen: Examination) -> None:
+    if seen.steps and not seen.lengths:
+        seen.notes.append(
+            f"No episode ended within {seen.steps:,} steps. If the task has no end of its own, set a time limit."
+        )
+
+
+class _Examiner:
+    """Steps the same environments in several pools side by side, and compares."""
+
+    def __init__(self, env: Environment | HostEnvironment, pools: list[Pool], seen: Examination):
+        self.env, self.pools, self.seen = env, pools, seen
+        self.kinds: set[str] = set()
+        self.length = np.zeros(ENVIRONMENTS, int)
+        self.repeated = 0
+
+    def play(self, steps: int, rng: np.random.Generator) -> None:
+        observations = [pool.reset() for pool in self.pools]
+        self.look("reset", "observation", self.env.observation_space, observations[0])
+        for other, observation in enumerate(observations[1:]):
+            self.compare("reset", other, {"observation": observations[0]}, {"observation": observation})
+        for _ in range(steps):
+            action = random_actions(self.env.action_space, rng, ENVIRONMENTS)
+            results = [pool.step(tuple(leaf[-_count(like) :] for leaf in action))
+                       for pool, like in zip(self.pools, observations, strict=True)]  # fmt: skip
+            self.seen.steps += 1
+            self.step(results[0])
+            for other, result in enumerate(results[1:]):
+                self.compare("step", other, _values(results[0]), _values(result))
+            if self.seen.findings:
+                return
+        if self.repeated and self.repeated == len(self.seen.lengths):
+            self.seen.notes.append(
+                "Every episode's last observation equals the first of the next episode. Is it really the last one?"
+            )
+
+    def find(self, kind: str, message: str) -> None:
+        """Say each kind of thing once."""
+        if kind not in self.kinds:
+            self.kinds.add(kind)
+            moment = f"step {self.seen.steps}" if self.seen.steps else "reset"
+            self.seen.findings.append(f"At {moment}: {message}")
+
+    def step(self, step: HostStep) -> None:
+        self.length += 1
+        for what in ("observation", "next_observation"):
+            self.look("step", what, self.env.observation_space, getattr(step, what))
+        self.array("reward", step.reward, "f")
+        self.array("terminated", step.terminated, "b")
+        self.array("truncated", step.truncated, "b")
+        if self.seen.findings:  # Nothing more can be said of arrays of the wrong kind.
+            return
+        if not np.isfinite(step.reward).all():
+            self.find("finite", f"reward must be finite; got {step.reward}.")
+        if (step.terminated & step.truncated).any():
+            self.find(
+                "flags", "terminated and truncated are both set; an episode ends in one way, and terminated wins."
+            )
+        self.episodes(step)
+
+    def episodes(self, step: HostStep) -> None:
+        ended = step.terminated | step.truncated
+        same = np.ones(ENVIRONMENTS, bool)
+        for now, after in zip(step.observation, step.next_observation, strict=True):
+            same &= (now == after).reshape(ENVIRONMENTS, -1).all(1)
+        if not same[~ended].all():
+            self.find("same", "observation must equal next_observation where the episode goes on, and it does not.")
+        self.repeated += int(same[ended].sum())
+        self.seen.terminated += int(step.terminated.sum())
+        self.seen.truncated += int(step.truncated.sum())
+        self.seen.lengths += self.length[ended].tolist()
+        self.length[ended] = 0
+
+    def look(self, method: str, what: str, space: Space, leaves: Leaves) -> None:
+        """Compare observations with their space: how many parts, their shapes, dtypes and bounds."""
+        expected = jax.tree_util.tree_flatten_with_path(space.aval)[0]
+        if len(leaves) != len(expected):
+            self.find("parts", f"{method} must return {what} in {len(expected)} parts; got {len(leaves)}.")
+            return
+        for (path, aval), part, leaf in zip(expected, parts(space), leaves, strict=True):
+            name = what + jax.tree_util.keystr(path)
+            shape = (ENVIRONMENTS, *aval.shape)
+            if (leaf.shape, leaf.dtype) != (shape, aval.dtype):
+                self.find(
+                    name,
+                    f"{method} must return {name} as {aval.dtype}{list(shape)}, as its space says; "
+                    f"got {leaf.dtype}{list(leaf.shape)}.",
+                )
+            elif outside := _outside(part, leaf):
+                self.find(name, f"{name} {outside}.")
+
+    def array(self, name: str, array: np.ndarray, kind: str) -> None:
+        wanted = {"f": "floats", "b": "bools"}[kind]
+        if array.shape != (ENVIRONMENTS,) or array.dtype.kind != kind:
+            got = f"{array.dtype}{list(array.shape)}"
+            self.find(name, f"step must return {name} as {ENVIRONMENTS} {wanted}; got {got}.")
+
+    def compare(self, method: str, other: int, one: dict[str, Leaves], two: dict[str, Leaves]) -> None:
+        for what in one:
+            for a, b in zip(one[what], two[what], strict=True):
+                if np.array_equal(a[-len(b) :], b, equal_nan=a.dtype.kind == "f"):
+                    continue
+                reason = (
+                    "All that is random must come from the seed, and nothing may be left over from another environment."
+                    if other == 0
+                    else "What an environment does must not depend on those that are stepped with it."
+                )
+                twice = "with the same seed and actions" if other == 0 else "in a pool of two instead of four"
+                self.find(f"twice {other}", f"{method} gave another {what} the second time, {twice}. {reason}")
+                return
+
+
+def random_actions(space: Space, rng: np.random.Generator, count: int) -> Leaves:
+    """Uniform actions of `count` environments; where there is no bound, between -1 and 1 beside the other one."""
+    return tuple(_random(part, rng, count) for part in parts(space))
+
+
+def _random(part: Any, rng: np.random.Generator, count: int) -> np.ndarray:
+    dtype = part.aval.dtype
+    if isinstance(part, Discrete):
+        return rng.integers(part.n, size=count).astype(dtype)
+    if isinstance(part, MultiDiscrete):
+        return rng.integers(part.nvec, size=(count, len(part.nvec))).astype(dtype)
+    if not isinstance(part, Box):
+        return rng.integers(2, size=(count, *part.shape)).astype(dtype)
+    low, high = (bound.astype(np.float64) for bound in part.bounds)
+    low, high = (
+        np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - 2, -1)),
+        np.where(np.isfinite(high), high, np.where(np.isfinite(low), low + 2, 1)),
+    )
+    if dtype.kind in "iu":
+        return rng.integers(low.astype(np.int64), high.astype(np.int64), (count, *part.shape), endpoint=True).astype(
+            dtype
+        )
+    return rng.uniform(low, high, (count, *part.shape)).astype(dtype)
+
+
+def _outside(part: Any, leaf: np.ndarray) -> str:
+    """What is wrong with the values, or nothing."""
+    if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
+        return f"must be finite; it holds {leaf[~np.isfinite(leaf)][0]}"
+    low, high = (np.asarray(bound, np.float64) for bound in _bounds(part))
+    room = [ROUNDING * np.maximum(1, np.abs(np.where(np.isfinite(bound), bound, 0))) for bound in (low, high)]
+    wrong = np.argwhere((leaf < low - room[0]) | (leaf > high + room[1]))
+    if not len(wrong):
+        return ""
+    row, *where = wrong[0].tolist()
+    least, most = (np.broadcast_to(bound, leaf.shape[1:])[tuple(where)] for bound in (low, high))
+    place = f" at {where}" if where else ""
+    return f"must be within its space, {least:g} to {most:g}{place}; environment {row} gave {leaf[(row, *where)]:g}"
+
+
+def _bounds(part: Any) -> tuple[Any, Any]:
+    if isinstance(part, Box):
+        return part.bounds
+    if isinstance(part, Discrete):
+        return 0, part.n - 1
+    if isinstance(part, MultiDiscrete):
+        return 0, np.array(part.nvec) - 1
+    return 0, 1
+
+
+def _values(step: HostStep) -> dict[str, Leaves]:
+    return {
+        "reward": (step.reward,),
+        "terminated": (step.terminated,),
+        "truncated": (step.truncated,),
+        "next_observation": step.next_observation,
+        "observation": step.observation,
+    }
+
+
+def _count(leaves: Leaves) -> int:
+    return len(leaves[0])
+
+
+def lines(env: Environment | HostEnvironment, seen: Examination) -> Iterator[str]:
+    """What `motet check-env` prints."""
+    yield f"environment   {env.name}"
+    yield f"observations  {env.observation_space}"
+    yield f"actions       {env.action_space}"
+    yield f"played        {ENVIRONMENTS} environments, {seen.steps:,} random steps each"
+    lengths = f"; {min(seen.lengths)} to {max(seen.lengths)} steps long" if seen.lengths else ""
+    yield (
+        f"episodes      {len(seen.lengths)} ended: {seen.terminated} terminated, {seen.truncated} truncated{lengths}"
+    )
+    yield from (f"note: {note}" for note in seen.notes)
+    yield from seen.findings or ["ok"]

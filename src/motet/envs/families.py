@@ -1,0 +1,97 @@
+"""Other libraries' environments: their prefixes, where their adapters are, and how to install what they need."""
+
+from __future__ import annotations
+
+import warnings
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+from motet.errors import BadEnvironment
+
+
+class Family(NamedTuple):
+    """The environments of one library. An id `prefix/ID` is given to the adapter as `ID`."""
+
+    prefix: str
+    package: str
+    """What is imported; the extra of motet that installs it has the prefix's name."""
+    adapter: str
+    """The adapter's class, as "module:class"."""
+    ids: str
+    """A function of no arguments that lists the ids, likewise."""
+    example: str
+    summary: str
+
+    @property
+    def installed(self) -> bool:
+        return find_spec(self.package) is not None
+
+    @property
+    def install(self) -> str:
+        """The command that installs it."""
+        return f"pip install 'motet[{self.prefix}]'"
+
+
+FAMILIES = {
+    family.prefix: family
+    for family in (
+        Family(
+            "gymnasium",
+            "gymnasium",
+            "motet.envs.gymnasium:Gymnasium",
+            "motet.envs.registry:gymnasium_ids",
+            "gymnasium/LunarLander-v3",
+            "Everything that Gymnasium can make, in worker processes; its ids also work without the prefix.",
+        ),
+        Family(
+            "envpool",
+            "envpool",
+            "motet.envs.envpool:EnvPool",
+            "motet.envs.envpool:ids",
+            "envpool/Pong-v5",
+            "Atari, MuJoCo and others, stepped by EnvPool's native threads.",
+        ),
+        Family(
+            "gymnax",
+            "gymnax",
+            "motet.envs.gymnax:Gymnax",
+            "motet.envs.gymnax:ids",
+            "gymnax/Breakout-MinAtar",
+            "Classic control, MinAtar and bsuite, written in JAX.",
+        ),
+        Family(
+            "brax",
+            "brax",
+            "motet.envs.brax:Brax",
+            "motet.envs.brax:ids",
+            "brax/ant",
+            "Robots with joints and contacts, simulated in JAX.",
+        ),
+    )
+}
+"""By prefix."""
+
+
+def load(place: str) -> Any:
+    """What is at "module:name"."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+def library(prefix: str, module: str | None = None) -> Any:
+    """The library of a family, or a module of it; an error that says what to install where it is missing."""
+    family = FAMILIES[prefix]
+    try:
+        with warnings.catch_warnings():  # What they should import instead is between these libraries.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return import_module(module or family.package)
+    except ImportError as error:
+        if not family.installed:
+            raise BadEnvironment(
+                f"{prefix}/ environments need the package {family.package}, which is not installed: {family.install}"
+            ) from None
+        raise BadEnvironment(
+            f"{prefix}/ environments need the package {family.package}, which is installed but cannot be imported: "
+            f"{error}. Its versions may not fit: {family.install}"
+        ) from error
