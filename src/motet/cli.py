@@ -31,6 +31,7 @@ usage: motet COMMAND [...]
   graph ALGORITHM ENV        show an algorithm's loop: as text, DOT, a picture or JSON
   plan ALGORITHM ENV         show a plan: who runs what, and what goes over each link
   check-plan FILE            check a plan; with ALGORITHM ENV, whether it fits them
+  check-env ENV              play an environment and say whether it keeps its contract
   algorithms                 list the algorithms
   envs                       list the environments
 
@@ -250,6 +251,24 @@ def _verdict(found: Sequence[str]) -> int:
     return 1 if found else 0
 
 
+def check_env(args: list[str]) -> int:
+    """Play an environment at random, and say what breaks its contract."""
+    from motet.cli_options import CheckEnvOptions, Task, parse
+
+    about = "Play an environment with random actions and say whether it keeps its contract."
+    options = parse("check-env", args or ["--help"], about, task=Task, play=CheckEnvOptions)
+    from motet import envs
+    from motet.envs.examine import examine, lines
+
+    if options.play.steps < 1:
+        raise BadOption(f"--steps must be at least 1, got {options.play.steps}")
+    env = envs.make(options.task.env)
+    with _busy("playing"):
+        seen = examine(env, steps=options.play.steps, seed=options.play.seed)
+    print("\n".join(lines(env, seen)))
+    return 1 if seen.findings else 0
+
+
 def evaluate(args: list[str]) -> int:
     """Play episodes with a trained policy."""
     from motet.cli_options import EvaluateOptions, parse
@@ -297,7 +316,20 @@ def list_envs(args: list[str]) -> int:
     ]
     header = ("environment", "observations", "actions", "time limit")
     print(listing(header, rows, "<<<>", [each.summary for each in found]))
+    print(f"\n{_families()}")
     return 0
+
+
+def _families() -> str:
+    """The prefixes of other libraries, and what to do where one is missing."""
+    from motet.cli_report import listing
+    from motet.envs.families import FAMILIES
+
+    rows = [
+        (f"{each.prefix}/ID", each.example, "yes" if each.installed else each.install) for each in FAMILIES.values()
+    ]
+    notes = [each.summary for each in FAMILIES.values()]
+    return listing(("other libraries", "for example", "installed"), rows, "<<<", notes)
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
@@ -306,6 +338,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "graph": graph,
     "plan": plan,
     "check-plan": check_plan,
+    "check-env": check_env,
     "algorithms": list_algorithms,
     "envs": list_envs,
 }

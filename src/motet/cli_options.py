@@ -82,6 +82,14 @@ class EvaluateOptions:
     """Where they start from."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class CheckEnvOptions:
+    steps: int = 1000
+    """Random steps that each of four environments takes."""
+    seed: int = 0
+    """Where their random numbers come from."""
+
+
 def parse(command: str, args: Sequence[str], about: str, **parts: type) -> Any:
     """Read `args` into an object with one attribute for each of `parts`, which are dataclasses."""
     options = make_dataclass("Options", list(parts.items()))

@@ -19,7 +19,7 @@ class UnknownName(MotetError, ValueError):
         by_lower = {each.lower(): each for each in known}
         near = [by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=10, cutoff=0.5)]
         hint = f"Did you mean {near[0]!r}? " if near else ""
-        shown = known if len(known) <= 40 else near
+        shown = known if len(known) <= 40 else near or known[:10]
         more = f" and {len(known) - len(shown)} more" if len(shown) < len(known) else ""
         super().__init__(f"There is no {kind} {name!r}. {hint}Known: {', '.join(shown)}{more}.")
 

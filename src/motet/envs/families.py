@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import redirect_stdout
 from importlib import import_module
 from importlib.util import find_spec
+from io import StringIO
 from typing import Any, NamedTuple
 
 from motet.errors import BadEnvironment
@@ -41,7 +43,7 @@ FAMILIES = {
             "gymnasium",
             "motet.envs.gymnasium:Gymnasium",
             "motet.envs.registry:gymnasium_ids",
-            "gymnasium/LunarLander-v3",
+            "gymnasium/FrozenLake-v1",
             "Everything that Gymnasium can make, in worker processes; its ids also work without the prefix.",
         ),
         Family(
@@ -83,7 +85,8 @@ def library(prefix: str, module: str | None = None) -> Any:
     """The library of a family, or a module of it; an error that says what to install where it is missing."""
     family = FAMILIES[prefix]
     try:
-        with warnings.catch_warnings():  # What they should import instead is between these libraries.
+        # What they miss or should use instead is between these libraries: they warn of it, and MuJoCo prints it.
+        with warnings.catch_warnings(), redirect_stdout(StringIO()):
             warnings.simplefilter("ignore", DeprecationWarning)
             return import_module(module or family.package)
     except ImportError as error:

@@ -78,10 +78,16 @@ def _candidates(env_id: str) -> list[str]:
 
     Other libraries take seconds to import: they are asked only where nothing nearer at hand is much alike.
     """
-    near = [*ENVIRONMENTS, *ALIASES, *_installed_ids(FAMILIES["gymnasium"])]
-    if difflib.get_close_matches(env_id.lower(), [each.lower() for each in near], cutoff=0.75):
+    own = [*ENVIRONMENTS, *ALIASES]
+    near = [*own, *_installed_ids(FAMILIES["gymnasium"])]
+    if _is_like(env_id, near, 0.75):
         return near
-    return near + [f"{prefix}/{each}" for prefix, family in FAMILIES.items() for each in _installed_ids(family)]
+    far = near + [f"{prefix}/{each}" for prefix, family in FAMILIES.items() for each in _installed_ids(family)]
+    return far if _is_like(env_id, far, 0.5) else own + [f"{prefix}/ID" for prefix in FAMILIES]
+
+
+def _is_like(name: str, names: list[str], likeness: float) -> bool:
+    return bool(difflib.get_close_matches(name.lower(), [each.lower() for each in names], 1, likeness))
 
 
 def _installed_ids(family: Family) -> list[str]:
