@@ -1,4 +1,4 @@
-"""Laws 4 to 7 and 11 for environments that are not written in JAX: a real Gymnasium CartPole, in threads and processes."""
+"""Laws 4 to 7 and 11 for environments that are not written in JAX: Gymnasium's CartPole, in threads and processes."""
 
 from __future__ import annotations
 
