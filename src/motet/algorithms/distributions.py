@@ -32,6 +32,11 @@ class Categorical:
         log_p = jax.nn.log_softmax(self.logits)
         return -jnp.sum(jnp.exp(log_p) * log_p, -1)
 
+    def kl(self, other: Categorical) -> jax.Array:
+        """KL(self || other)."""
+        log_p, log_q = jax.nn.log_softmax(self.logits), jax.nn.log_softmax(other.logits)
+        return jnp.sum(jnp.exp(log_p) * (log_p - log_q), -1)
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -55,6 +60,12 @@ class DiagonalNormal:
     def entropy(self) -> jax.Array:
         each = self.log_std + 0.5 * jnp.log(2 * jnp.pi * jnp.e)
         return jnp.sum(jnp.broadcast_to(each, self.mean.shape), -1)
+
+    def kl(self, other: DiagonalNormal) -> jax.Array:
+        """KL(self || other)."""
+        log_scale = self.log_std - other.log_std
+        distance = (self.mean - other.mean) * jnp.exp(-other.log_std)
+        return jnp.sum(0.5 * (jnp.exp(2 * log_scale) + jnp.square(distance) - 1) - log_scale, -1)
 
 
 Distribution = Categorical | DiagonalNormal
