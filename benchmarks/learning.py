@@ -54,11 +54,9 @@ CLAIMS = (
         1_000_000,
         # Rewards are dense and far from 0: look less far ahead, and take more and smaller steps.
         options={
-            "num_steps": 64,
             "update_epochs": 8,
             "num_minibatches": 16,
             "discount": 0.95,
-            "gae_lambda": 0.95,
             "entropy_weight": 0.0,
         },
     ),

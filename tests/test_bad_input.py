@@ -72,7 +72,7 @@ def test_rows_that_do_not_divide_into_minibatches() -> None:
 
 
 def test_fewer_steps_than_one_iteration() -> None:
-    fails(motet.BadOption, "at least 8,192, got 100", "64 environments x 128 steps", total_timesteps=100)
+    fails(motet.BadOption, "at least 4,096, got 100", "64 environments x 64 steps", total_timesteps=100)
     dqn = motet.DQN(num_envs=4, learning_starts=1000)
     fails(motet.BadOption, "at least 1,004", "a prefill of 1,000 steps", algorithm=dqn, total_timesteps=900)
 

@@ -153,7 +153,7 @@ def test_train_uses_virtual_devices_in_a_process_of_its_own():
         (["ppo", "CartPole-v1", "--plan", "nowhere.json"], "No such file or directory: nowhere.json"),
         (["ppo", "CartPole-v1", "--num-envs", "0"], "num_envs must be at least 1, got 0"),
         (["ppo", "CartPole-v1", "--num-envs", "many"], "expected a whole number such as 500_000 or 5e5"),
-        (["ppo", "CartPole-v1", "--total-timesteps", "10"], "total_timesteps must be at least 8,192, got 10"),
+        (["ppo", "CartPole-v1", "--total-timesteps", "10"], "total_timesteps must be at least 4,096, got 10"),
         (["ppo", "CartPole-v1", "--nun-envs", "2"], "--num-envs"),
         (["ppo", "CartPole-v1", "--preset", "coarse", "--actors", "0"], "replicas must be a whole number"),
         (["ppo", "CartPole-v1", "--preset", "coarse", "--lag", "9"], "learns from a lag of at most 4"),

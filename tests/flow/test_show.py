@@ -55,9 +55,9 @@ def test_text_fits_a_narrow_terminal(name):
 
 def test_types_name_the_axes_of_time_environments_and_items():
     graph = graph_of("ppo")
-    assert type_of(graph, graph.variables["rollout.observation"]) == "float32[T=128,B=8,4]"
+    assert type_of(graph, graph.variables["rollout.observation"]) == "float32[T=64,B=8,4]"
     assert type_of(graph, graph.variables["step.reward"]) == "float32[B=8]"
-    assert "N=128" in type_of(graph, graph.variables["minibatch.targets"])
+    assert "N=64" in type_of(graph, graph.variables["minibatch.targets"])
     assert type_of(graph, graph.variables["learner"]) == "38 arrays"
 
 

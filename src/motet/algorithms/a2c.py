@@ -32,7 +32,7 @@ class A2C(Algorithm):
     """Environments that act side by side."""
     num_steps: int = option(8, 1)
     """Environment steps per rollout."""
-    learning_rate: float = option(1e-3, above=0)
+    learning_rate: float = option(2e-3, above=0)
     """Step size of RMSProp."""
     anneal: bool = True
     """Lower the step size linearly to 0 over the run."""

@@ -42,7 +42,7 @@ class PPO(Algorithm):
 
     num_envs: int = option(64, 1)
     """Environments that act side by side."""
-    num_steps: int = option(128, 1)
+    num_steps: int = option(64, 1)
     """Environment steps per rollout."""
     update_epochs: int = option(4, 1)
     """Passes over each rollout."""
@@ -54,7 +54,7 @@ class PPO(Algorithm):
     """Lower the step size linearly to 0 over the run."""
     discount: float = option(0.99, 0, 1)
     """What a reward one step later is worth."""
-    gae_lambda: float = option(0.9, 0, 1)
+    gae_lambda: float = option(0.95, 0, 1)
     """How far advantages look ahead: 0 one step, 1 to the episode's end."""
     clip: float = option(0.2, above=0)
     """How far the new policy's probability ratio may go from 1."""
