@@ -13,7 +13,7 @@ import optax
 from motet.algorithms.actions import EVERY_SPACE
 from motet.algorithms.actor_critic import ActorCritic, Params
 from motet.algorithms.descent import Learner, clipped, descend, falling, start
-from motet.algorithms.returns import gae
+from motet.algorithms.returns import gae, real
 from motet.algorithms.torsos import TORSOS, TorsoName
 from motet.flow.algorithm import Algorithm, Decision, option
 from motet.flow.spaces import Space
@@ -81,11 +81,11 @@ class A2C(Algorithm):
         distribution, value = self.networks.policy_and_value(params, rollout.observation)
         next_value = self.networks.value(params, rollout.next_observation)
         ends = (rollout.terminated, rollout.truncated)
-        advantage = gae(rollout.reward, value, next_value, *ends, self.discount, self.gae_lambda)
+        advantage = gae(rollout.reward, value, next_value, *ends, self.discount, self.gae_lambda, rollout.valid)
         advantage, target = jax.lax.stop_gradient((advantage, advantage + value))
         policy_loss = -jnp.mean(distribution.log_prob(rollout.action) * advantage)
-        value_loss = 0.5 * jnp.mean(jnp.square(value - target))
-        entropy = jnp.mean(distribution.entropy())
+        value_loss = 0.5 * jnp.mean(real(jnp.square(value - target), rollout.valid))
+        entropy = jnp.mean(real(distribution.entropy(), rollout.valid))
         total = policy_loss + self.value_weight * value_loss - self.entropy_weight * entropy
         return total, {"loss": total, "policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
 

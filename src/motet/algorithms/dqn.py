@@ -12,6 +12,7 @@ import optax
 
 from motet.algorithms.descent import clipped
 from motet.algorithms.networks import MLP, Network
+from motet.algorithms.returns import real
 from motet.algorithms.torsos import TORSOS, Torso, TorsoName
 from motet.flow.algorithm import Algorithm, Decision, option
 from motet.flow.spaces import Discrete, Space
@@ -123,7 +124,7 @@ class DQN(Algorithm):
         next_value = pick(next_target, jnp.argmax(next_online, -1))
         goal = sample.reward + self.discount * jnp.where(sample.terminated, 0, next_value)
         value = pick(self.network(params, sample.observation), sample.action)
-        loss = jnp.mean(optax.l2_loss(value, jax.lax.stop_gradient(goal)))
+        loss = jnp.mean(real(optax.l2_loss(value, jax.lax.stop_gradient(goal)), sample.valid))
         return loss, {"loss": loss, "value": jnp.mean(value)}
 
     def apply(self, state: Learner, gradients: Any) -> Learner:

@@ -73,3 +73,7 @@ class Core:
             return None
         cell = {"gru": nn.GRUCell, "lstm": nn.OptimizedLSTMCell}[self.name]
         return cell(self.size, param_dtype=jnp.result_type(float))
+
+
+NO_CORE = Core("none", 0)
+"""Nothing is remembered."""

@@ -2,13 +2,21 @@
 
 By hand because rlax needs a nightly build of TensorFlow Probability. In all of them an episode's end of either
 kind cuts the trace, and only termination makes the value that follows 0: where an episode was truncated,
-`next_value` is the value of its true final observation.
+`next_value` is the value of its true final observation. A step that never happened (`valid` False: its environment's
+worker died) adds nothing.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+
+
+def real(values: jax.Array, valid: Any) -> jax.Array:
+    """Values of steps, with 0 for those that never happened; `valid` is () where all did."""
+    return values if isinstance(valid, tuple) else jnp.where(valid, values, 0)
 
 
 def gae(
@@ -19,9 +27,10 @@ def gae(
     truncated_t: jax.Array,  # [T, ...]
     discount: float,
     trace: float,
+    valid_t: Any = (),  # [T, ...]
 ) -> jax.Array:
     """Generalised advantage estimates: A_t = delta_t + discount * trace * A_{t+1}, cut at episode ends."""
-    delta_t = reward_t + discount * jnp.where(terminated_t, 0, next_value_t) - value_t
+    delta_t = real(reward_t + discount * jnp.where(terminated_t, 0, next_value_t) - value_t, valid_t)
     keep_t = jnp.where(terminated_t | truncated_t, 0, discount * trace).astype(delta_t.dtype)
 
     def step(advantage_tp1: jax.Array, now: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -44,6 +53,7 @@ def vtrace(
     trace: float = 1.0,
     rho_clip: float = 1.0,
     c_clip: float = 1.0,
+    valid_t: Any = (),  # [T, ...]
 ) -> tuple[jax.Array, jax.Array]:
     """V-trace (Espeholt et al. 2018) -> value targets v_t and advantages of the policy gradient, both [T, ...].
 
@@ -57,7 +67,7 @@ def vtrace(
     ratio_t = jnp.exp(log_ratio_t)
     rho_t, c_t = jnp.minimum(rho_clip, ratio_t), trace * jnp.minimum(c_clip, ratio_t)
     bootstrap_t = jnp.where(terminated_t, 0, next_value_t)
-    delta_t = rho_t * (reward_t + discount * bootstrap_t - value_t)
+    delta_t = real(rho_t * (reward_t + discount * bootstrap_t - value_t), valid_t)
     keep_t = jnp.where(terminated_t | truncated_t, 0, discount).astype(delta_t.dtype)
 
     def step(
