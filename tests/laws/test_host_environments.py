@@ -139,3 +139,15 @@ def test_truncation_bootstraps_on_the_true_final_observation(limit: int, ends: i
         rows = STEPS * ENVS
         np.testing.assert_allclose(count.total / rows, advantage, rtol=1e-6)
         np.testing.assert_allclose(count.squares / rows, np.mean([1, 2, 3, 4]) / limit, rtol=1e-6)
+
+
+def test_whoever_is_ready_first_goes_on() -> None:
+    """One thread for four groups of environments gives what four threads give, whoever is slow."""
+    env = Gymnasium(host_envs.Slow)
+    states = []
+    for together in (False, True):
+        plan = motet.sebulba(threads=4, workers=1, lag=1, first_ready=together)
+        graph = traced(Tally(), plan, env, iterations=4)
+        outcome, _ = run(graph, plan, iterations=4)
+        states.append(learner(graph, outcome))
+    assert_identical(*states)

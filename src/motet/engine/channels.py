@@ -105,12 +105,12 @@ class Wiring:
         payload = tuple(_cut(store[piece.var][piece.leaf], piece) for piece in channel.pieces)
         with self.supervisor.changed:
             channel.put(Message(version, payload), counted)
-            self.supervisor.changed.notify_all()
+            self.supervisor.notify()
 
     def take(self, channel: Channel) -> Message:
         with self.supervisor.changed:
             message = channel.queue.popleft()
-            self.supervisor.changed.notify_all()
+            self.supervisor.notify()
         return message
 
     def join(self, wire: Wire, place: Place, received: Sequence[tuple[Channel, Message]]) -> dict[str, tuple[Any, ...]]:

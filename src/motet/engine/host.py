@@ -8,17 +8,17 @@ once and not step by step.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
 
 from motet.engine.place import Place
+from motet.engine.supervise import Wait
 from motet.flow.environment import advance_host, begin_host
 from motet.flow.graph import Graph, Node
-from motet.flow.host import Opening, Pool
+from motet.flow.host import Opening, Pool, Waitable
 
 Store = dict[str, tuple[Any, ...]]
 
@@ -31,6 +31,9 @@ class Stand:
     pool: Pool | None = None
     busy_since: float | None = None
     """When the call began that the environments have not answered yet."""
+
+    shared: bool = False
+    """Whether other replicas have the same thread, so that it must not wait for this one's environments alone."""
 
     def close(self) -> None:
         if self.pool is not None:
@@ -46,13 +49,17 @@ class HostStep:
     place: Place
     stand: Stand
 
-    def __call__(self, store: Mapping[str, Any], root: jax.Array, path: tuple[int, ...]) -> Store:
+    def run(self, store: Store) -> Generator[Wait, None, None]:
+        """Ask the pool, and put what it says into the store."""
         self.stand.busy_since = time.monotonic()
         try:
-            leaves = self._begin() if self.node.host and self.node.host.opens else self._advance(store)
+            if self.node.host and self.node.host.opens:
+                leaves = self._begin()
+            else:
+                leaves = yield from self._advance(store)
         finally:
             self.stand.busy_since = None
-        return self._name(leaves)
+        store.update(self._name(leaves))
 
     def _begin(self) -> tuple[Any, ...]:
         assert self.node.host is not None
@@ -60,11 +67,18 @@ class HostStep:
             self.stand.pool = self.node.host.environment.open(self.stand.opening)
         return begin_host(self.stand.pool)
 
-    def _advance(self, store: Mapping[str, Any]) -> tuple[Any, ...]:
-        assert self.stand.pool is not None
+    def _advance(self, store: Store) -> Generator[Wait, None, tuple[Any, ...]]:
+        pool = self.stand.pool
+        assert pool is not None
         length, total = map(np.asarray, store["env"])
         action = tuple(map(np.asarray, store["decision.action"]))
-        return advance_host(self.stand.pool, length, total, action)
+        if self.stand.shared and isinstance(pool, Waitable):
+            pool.begin(action)
+            yield Wait(pool.ready, "its environments", pool)
+            step = pool.finish()
+        else:
+            step = pool.step(action)
+        return advance_host(step, length, total)
 
     def _name(self, leaves: tuple[Any, ...]) -> Store:
         """Tell which leaves are which variable's, and spread them where several devices share them."""

@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol
 import jax
 import numpy as np
 
+from motet.engine import first_ready
 from motet.engine.channels import Wiring
 from motet.engine.compile import CHUNK, compile_program
 from motet.engine.guard import Guard
@@ -178,9 +179,10 @@ class Run:
                 waiting.pop(name, None)
 
     def _run_threads(self, iterations: int) -> None:
+        crews = self._crews()
         threads = [
-            threading.Thread(target=self._thread, args=(replica, iterations), name=f"motet {replica.name}", daemon=True)
-            for replica in self.replicas
+            threading.Thread(target=self._thread, args=(crew, iterations), name=f"motet {crew[0].name}", daemon=True)
+            for crew in crews
         ]
         for thread in threads:
             thread.start()
@@ -194,9 +196,20 @@ class Run:
             raise
         finally:
             self.supervisor.stop()
-            self._leave(threads)
+            self._leave(dict(zip(threads, crews, strict=True)))
         if self.supervisor.error is not None:
             raise self.supervisor.error
+
+    def _crews(self) -> list[list[Replica]]:
+        """Who runs in which thread: each replica in its own, unless a fragment lets those of a device share one."""
+        crews: dict[Any, list[Replica]] = {}
+        for replica in self.replicas:
+            shares = self.plan.fragments[replica.fragment].first_ready
+            crews.setdefault((replica.fragment, replica.place) if shares else replica.name, []).append(replica)
+        for crew in crews.values():
+            for replica in crew:
+                replica.executable.stand.shared = len(crew) > 1
+        return list(crews.values())
 
     def _watch_environments(self) -> None:
         """An environment that is stepped in a replica's own thread and never returns can only be seen from outside."""
@@ -212,22 +225,28 @@ class Run:
                     )
                 )
 
-    def _leave(self, threads: Sequence[threading.Thread]) -> None:
+    def _leave(self, threads: Mapping[threading.Thread, list[Replica]]) -> None:
         """Let every thread come to its end. One inside an environment that hangs is left: it dies with the process."""
         patient = time.monotonic() + GRACE
-        for thread, replica in zip(threads, self.replicas, strict=True):
+        for thread, crew in threads.items():
             while thread.is_alive():
                 thread.join(0.05)
-                hangs = replica.executable.stand.busy_since is not None and time.monotonic() > patient
-                if hangs and replica.executable.stand.opening.workers:
-                    replica.executable.stand.close()  # its workers die, and the thread learns of it
-                    patient = time.monotonic() + GRACE
-                elif hangs:
+                stands = [replica.executable.stand for replica in crew]
+                if time.monotonic() < patient or all(stand.busy_since is None for stand in stands):
+                    continue
+                if not stands[0].opening.workers:
                     break
+                for stand in stands:
+                    stand.close()  # its workers die, and the thread learns of it
+                patient = time.monotonic() + GRACE
 
-    def _thread(self, replica: Replica, iterations: int) -> None:
+    def _thread(self, crew: list[Replica], iterations: int) -> None:
+        replica = crew[0]
         try:
             with jax.default_device(replica.place.devices[0]):
+                if len(crew) > 1:
+                    first_ready.drive({each.name: self._drive(each, iterations) for each in crew}, self.supervisor)
+                    return
                 for wait in self._drive(replica, iterations):
                     self.supervisor.wait(replica.name, wait)
             self.supervisor.announce(replica.name, "done")

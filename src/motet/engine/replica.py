@@ -18,6 +18,7 @@ import numpy as np
 from motet.engine.channels import Version, Wiring
 from motet.engine.compile import Executable, Loop
 from motet.engine.evaluate import Store
+from motet.engine.host import HostStep
 from motet.engine.place import Place
 from motet.engine.supervise import Wait
 from motet.flow.graph import REDUCE
@@ -74,6 +75,8 @@ class Replica:
                     yield from self._send(step.wire, path)
             elif isinstance(step, Recv):
                 yield from self._receive(step.wire, path, around.first if around else 0)
+            elif isinstance(step, HostStep):
+                yield from step.run(self.store)
             else:
                 self.store.update(step(self.store, self.root, path))
 

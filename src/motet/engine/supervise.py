@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from motet.envs.shared import Bell
 from motet.errors import Stalled, Stopped
+from motet.flow.host import Waitable
 
 
 @dataclass(frozen=True)
@@ -16,6 +18,8 @@ class Wait:
 
     ready: Callable[[], bool]
     reason: str
+    pool: Waitable | None = None
+    """Whose descriptors tell that it may be ready; None: the supervisor is told."""
 
 
 @dataclass
@@ -27,6 +31,14 @@ class Supervisor:
     doing: dict[str, str] = field(default_factory=dict)
     error: BaseException | None = None
     stopped: bool = False
+    bells: list[Bell] = field(default_factory=list)
+    """Rung with every change, for threads that wait for other things besides."""
+
+    def notify(self) -> None:
+        """Something changed that somebody may wait for. The caller holds `changed`."""
+        self.changed.notify_all()
+        for bell in self.bells:
+            bell.ring()
 
     def announce(self, who: str, what: str) -> None:
         self.doing[who] = what
@@ -37,12 +49,12 @@ class Supervisor:
             if self.error is None and not isinstance(error, Stopped):
                 self.error = error
             self.stopped = True
-            self.changed.notify_all()
+            self.notify()
 
     def stop(self) -> None:
         with self.changed:
             self.stopped = True
-            self.changed.notify_all()
+            self.notify()
 
     def wait(self, who: str, wait: Wait) -> None:
         """Block until `wait.ready()`. A wait that is too long, or a stopped run, ends it with an error."""

@@ -105,9 +105,34 @@ class WorkerPool:
         return self._slots[self._turn].observation
 
     def step(self, action: Leaves) -> HostStep:
+        self.begin(action)
+        return self.finish()
+
+    def begin(self, action: Leaves) -> None:
+        """Begin a step of all environments, and let the caller do something else meanwhile."""
         workers, self._turn = self._idle(), 1 - self._turn
         self._slots[self._turn].put(action)
-        self._run(workers, STEP)
+        with self._or_close():
+            for worker in workers:
+                self._tell(worker, STEP, self._turn)
+
+    def ready(self) -> bool:
+        """Whether `finish` would return at once."""
+        workers = self._workers()
+        with self._or_close():
+            self._listen(workers, 0.0)
+        return not any(worker.busy for worker in workers)
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What to poll to learn that `ready` may have changed."""
+        return tuple(self._by_descriptor)
+
+    def finish(self) -> HostStep:
+        """Wait for the step that `begin` began."""
+        workers = self._workers()
+        with self._or_close():
+            self._wait(workers, enough=len(workers))
         return self._result(self._slots[self._turn], workers, 0, self._opening.count)
 
     def send(self, worker: int, action: Leaves) -> None:
@@ -212,13 +237,17 @@ class WorkerPool:
         """Until so many of them are idle."""
         while sum(not worker.busy for worker in workers) < enough:
             deadline = min(worker.deadline for worker in workers if worker.busy)
-            events = self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
-            # Bells first: a worker that finished and then died has finished. And what follows a death may close
-            # descriptors and open others of the same number.
-            for descriptor, _ in sorted(events, key=self._is_channel):
-                self._hear(descriptor)
-            if not events:
-                self._complain(workers)
+            self._listen(workers, max(0.0, deadline - time.monotonic()))
+
+    def _listen(self, workers: list[Worker], seconds: float) -> None:
+        """Take note of what workers have to say, waiting for the first word at most so long."""
+        events = self._poll.poll(seconds * 1000)
+        # Bells first: a worker that finished and then died has finished. And what follows a death may close
+        # descriptors and open others of the same number.
+        for descriptor, _ in sorted(events, key=self._is_channel):
+            self._hear(descriptor)
+        if not events:
+            self._complain(workers)
 
     def _is_channel(self, event: tuple[int, int]) -> bool:
         return event[0] == self._by_descriptor[event[0]].process.channel.fileno()
@@ -248,6 +277,7 @@ class WorkerPool:
 
     def _revive(self, worker: Worker) -> None:
         """The worker's process is dead. Start another one; if the worker was at work, the work is lost."""
+        self._workers()  # A pool that was closed from elsewhere does not start anything.
         how = worker.process.how_it_ended()
         what = f"Worker {worker.number} with {self._whose(worker)} died while {worker.busy or 'waiting'}: {how}"
         if not self._started:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motet.errors import BadEnvironment
-from motet.flow.host import HostEnvironment, Pool
+from motet.flow.host import HostEnvironment, HostStep, Pool
 from motet.flow.spaces import Space
 
 
@@ -195,9 +195,9 @@ def begin_host(pool: Pool) -> tuple[Any, ...]:
     return (*zeros, *map(np.array, observation), np.ones(batch, bool))
 
 
-def advance_host(pool: Pool, length: np.ndarray, total: np.ndarray, action: tuple[np.ndarray, ...]) -> tuple[Any, ...]:
-    """Step B environments -> (lengths, totals, *the leaves of HOST_FIELDS), all of NumPy and nobody else's."""
-    step = pool.step(action)
+def advance_host(step: HostStep, length: np.ndarray, total: np.ndarray) -> tuple[Any, ...]:
+    """What a step of B environments comes to: (lengths, totals, *the leaves of HOST_FIELDS), NumPy's and nobody
+    else's."""
     reward = step.reward.astype(total.dtype)
     length, total = length + 1, total + reward
     done = step.terminated | step.truncated

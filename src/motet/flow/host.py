@@ -7,7 +7,7 @@ leaf of its spaces, with the environments on the first axis. Nothing here import
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -51,6 +51,24 @@ class Pool(Protocol):
     def close(self) -> None:
         """Give everything back; may be called twice, and after any error."""
         ...
+
+
+@runtime_checkable
+class Waitable(Pool, Protocol):
+    """A pool whose step can be begun, and waited for together with other things."""
+
+    def begin(self, action: Leaves) -> None: ...
+
+    def ready(self) -> bool:
+        """Whether `finish` would return at once."""
+        ...
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """File descriptors to poll while it is not."""
+        ...
+
+    def finish(self) -> HostStep: ...
 
 
 @dataclass(frozen=True)

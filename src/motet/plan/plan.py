@@ -36,6 +36,8 @@ class Fragment:
     """Replicas that share a device: while one waits for its environments, another uses it."""
     workers: int = 0
     """Processes in which each replica steps its host environments; 0: its own thread."""
+    first_ready: bool = False
+    """True: the replicas of a device share a thread, which goes on with whichever's environments are ready first."""
     fused: bool = False
     """True: all of it must be one compiled program, which no host environment can be part of."""
 

@@ -14,11 +14,19 @@ def anakin(shards: int = 1) -> Plan:
     return Plan({"all": Fragment(("*",), shards=shards, fused=True)}, name="anakin")
 
 
-def sebulba(actors: int = 1, threads: int = 2, learners: int = 1, lag: Lag = 1, workers: int = 0) -> Plan:
+def sebulba(
+    actors: int = 1, threads: int = 2, learners: int = 1, lag: Lag = 1, workers: int = 0, first_ready: bool = False
+) -> Plan:
     """Threads share each actor device, one deciding while another's environments step; the learner overlaps them."""
     return Plan(
         {
-            "actors": Fragment(("act", "env"), replicas=actors * threads, per_device=threads, workers=workers),
+            "actors": Fragment(
+                ("act", "env"),
+                replicas=actors * threads,
+                per_device=threads,
+                workers=workers,
+                first_ready=first_ready,
+            ),
             "learner": Fragment(("*",), shards=learners),
         },
         {"policy": Link(lag)},
