@@ -29,6 +29,9 @@ from motet.flow.host import HostStep, Leaves, Opening
 GRACE = 5.0
 """Seconds that an idle worker may take to close its environments."""
 
+LONGEST_SLEEP = 3600.0
+"""Seconds after which a wait looks at its deadline, which may be infinite."""
+
 
 @dataclass
 class Worker:
@@ -64,13 +67,15 @@ class Belongings:
         if os.getpid() != self.owner:  # A fork of the owner: the workers are not its own.
             return
         workers, self.workers = self.workers, []
-        end_all([(worker.process, worker.words, not worker.busy) for worker in workers], GRACE)
-        for worker in workers:
-            worker.words.release()
-        os.close(self.memory)
-        # If the caller still has arrays of a step, the mapping lives as long as they do.
-        with contextlib.suppress(BufferError):
-            self.shared.close()
+        try:
+            end_all([(worker.process, worker.words, not worker.busy) for worker in workers], GRACE)
+        finally:
+            for worker in workers:
+                worker.words.release()
+            os.close(self.memory)
+            # If the caller still has arrays of a step, the mapping lives as long as they do.
+            with contextlib.suppress(BufferError):
+                self.shared.close()
 
 
 class WorkerPool:
@@ -237,7 +242,7 @@ class WorkerPool:
         """Until so many of them are idle."""
         while sum(not worker.busy for worker in workers) < enough:
             deadline = min(worker.deadline for worker in workers if worker.busy)
-            self._listen(workers, max(0.0, deadline - time.monotonic()))
+            self._listen(workers, min(max(0.0, deadline - time.monotonic()), LONGEST_SLEEP))
 
     def _listen(self, workers: list[Worker], seconds: float) -> None:
         """Take note of what workers have to say, waiting for the first word at most so long."""
