@@ -141,7 +141,7 @@ def test_categoricals_of_several_widths_are_categoricals_side_by_side() -> None:
     np.testing.assert_allclose(together, alone, **close)
 
 
-def test_what_a_narrow_number_cannot_be_is_never_drawn_and_has_no_gradient() -> None:
+def test_what_a_narrow_number_cannot_be_is_never_drawn_and_spoils_no_gradient() -> None:
     made = Categoricals.of(jnp.zeros((3000, sum(NVEC))), NVEC)
     samples = np.asarray(made.sample(KEY))
     assert (samples.max(0) == np.array(NVEC) - 1).all()
