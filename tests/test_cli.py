@@ -95,7 +95,7 @@ def test_help_of_an_algorithm_lists_its_options_the_runs_and_the_presets(run):
 def test_algorithms_are_listed_with_their_actions_and_lags(run):
     code, out, _ = run("algorithms")
     assert code == 0
-    assert re.search(r"^ppo +Discrete Box +4$", out, re.MULTILINE)
+    assert re.search(r"^ppo +every +4$", out, re.MULTILINE)
     assert re.search(r"^dqn +Discrete +any$", out, re.MULTILINE)
     assert "Deep Q-learning" in out
 

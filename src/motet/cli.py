@@ -289,13 +289,13 @@ def evaluate(args: list[str]) -> int:
 
 def list_algorithms(args: list[str]) -> int:
     from motet import algorithms
-    from motet.cli_report import listing
+    from motet.cli_report import listing, short_kinds
 
     kinds = {name: algorithms.find(name) for name in algorithms.ALGORITHMS}
     rows = [
         (
             name,
-            " ".join(space.__name__ for space in kind.action_spaces),
+            short_kinds(kind.action_spaces),
             "any" if kind.max_lag is None else kind.max_lag,
         )
         for name, kind in kinds.items()

@@ -6,7 +6,7 @@ import os
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from motet.flow.describe import table
 from motet.flow.spaces import Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
@@ -58,6 +58,11 @@ def short_space(space: Space) -> str:
         return str(space)
     kind = "binary" if isinstance(space, MultiBinary) else space.aval.dtype
     return f"{kind}[{','.join(map(str, space.shape))}]"
+
+
+def short_kinds(kinds: Sequence[type[Space]]) -> str:
+    """Kinds of spaces in few letters."""
+    return "every" if set(kinds) == set(get_args(Space)) else " ".join(kind.__name__ for kind in kinds)
 
 
 def listing(header: Sequence[str], rows: Sequence[Sequence[object]], align: str, notes: Sequence[str]) -> str:

@@ -52,8 +52,7 @@ class A2C(Algorithm):
     activation: Literal["tanh", "relu"] = option("tanh", choices=("tanh", "relu"))
     """Activation of the hidden layers."""
     torso: TorsoName = option("auto", choices=TORSOS)
-    """What looks at images: nature (a small convolutional network), impala (a deep one), or mlp, which takes them as
-    flat vectors. auto: nature for uint8 images of at least 36 x 36 pixels, mlp for the rest."""
+    """What looks at images: convolutions (nature; impala is deeper) or the mlp. auto: nature from 36 x 36 pixels on."""
 
     @cached_property
     def networks(self) -> ActorCritic:
