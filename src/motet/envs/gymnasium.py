@@ -171,5 +171,6 @@ def _find(env_id: str) -> EnvSpec:
 
 
 def _name_of(make: Callable[..., Any]) -> str:
-    name = getattr(make, "name", None) or getattr(make, "__qualname__", None) or type(make).__name__
-    return str(name)
+    while isinstance(make, partial):
+        make = make.func
+    return str(getattr(make, "name", None) or getattr(make, "__name__", None) or type(make).__name__)

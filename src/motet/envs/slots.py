@@ -59,11 +59,14 @@ def slots_size(form: Form, count: int) -> int:
 
 def slots_over(buffer: Any, offset: int, form: Form, count: int) -> tuple[Slot, Slot]:
     """Both slots, as views of a buffer from `offset` on."""
+    # np.ndarray(buffer=...) would not hold on to the buffer: a shared one could be unmapped under a living array.
+    everything = np.frombuffer(buffer, np.uint8)
 
     def one(offset: int) -> tuple[Slot, int]:
         arrays = []
         for shape, dtype in _fields(form, count):
-            arrays.append(np.ndarray(shape, dtype, buffer, offset))
+            size = math.prod(shape) * dtype.itemsize
+            arrays.append(everything[offset : offset + size].view(dtype).reshape(shape))
             offset += _padded(shape, dtype)
         a, o = len(form.action), len(form.observation)
         action, first, last = arrays[:a], arrays[a : a + o], arrays[a + o : a + 2 * o]

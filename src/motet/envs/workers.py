@@ -106,10 +106,9 @@ class WorkerPool:
 
     def step(self, action: Leaves) -> HostStep:
         workers, self._turn = self._idle(), 1 - self._turn
-        slot = self._slots[self._turn]
-        slot.put(action)
+        self._slots[self._turn].put(action)
         self._run(workers, STEP)
-        return self._result(slot, workers, 0, self._opening.count)
+        return self._result(self._slots[self._turn], workers, 0, self._opening.count)
 
     def send(self, worker: int, action: Leaves) -> None:
         """Begin a step of one worker's environments."""
