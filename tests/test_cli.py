@@ -106,6 +106,13 @@ def test_environments_are_listed_with_their_spaces(run):
     assert re.search(r"^CartPole-v1 +float32\[4\] +Discrete\(2\) +500$", out, re.MULTILINE)
 
 
+def test_other_libraries_are_listed_with_the_command_that_installs_what_is_missing(run, monkeypatch):
+    monkeypatch.setattr("motet.envs.families.find_spec", lambda name: None if name == "brax" else name)
+    _, out, _ = run("envs")
+    assert re.search(r"^gymnasium/ID +gymnasium/FrozenLake-v1 +yes$", out, re.MULTILINE)
+    assert re.search(r"^brax/ID +brax/ant +pip install 'motet\[brax\]'$", out, re.MULTILINE)
+
+
 # Training.
 
 

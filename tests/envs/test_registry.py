@@ -5,13 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motet.envs import describe, families, make
+from motet.envs import describe, families, make, registry
 from motet.envs.families import FAMILIES
+from motet.envs.gymnasium import Gymnasium
 from motet.envs.registry import ALIASES, ENVIRONMENTS
 from motet.errors import BadEnvironment, UnknownName
 from motet.flow.spaces import Box
@@ -64,6 +66,33 @@ def test_own_environments_come_before_others_of_the_same_name():
     assert make("envpool/CartPole-v1").name == "envpool/CartPole-v1"
 
 
+@pytest.mark.parametrize("env_id", ["gymnasium/CartPole-v1", "FrozenLake-v1", "gymnasium.envs.toy_text:Taxi-v4"])
+def test_what_gymnasium_knows_is_made_by_its_adapter(env_id):
+    env = make(env_id)
+    assert isinstance(env, Gymnasium)
+    assert env.name == env_id, "the name must lead back to the same environment"
+
+
+def test_a_function_makes_a_gymnasium_environment():
+    assert isinstance(make(lambda: gymnasium.make("CartPole-v1")), Gymnasium)
+
+
+def test_a_name_that_is_like_no_other_is_answered_with_motets_own_and_the_prefixes():
+    with pytest.raises(UnknownName, match=r"Known: .*CartPole-v1.*brax/ID") as caught:
+        make("§§§§")
+    assert "Did you mean" not in str(caught.value)
+
+
+def test_a_broken_library_does_not_hide_that_a_name_is_unknown(monkeypatch):
+    def broken(name, package=None):
+        raise ImportError("no module six")
+
+    monkeypatch.setattr(families, "import_module", broken)
+    monkeypatch.setattr(registry, "load", lambda place: families.library("gymnax"))
+    with pytest.raises(UnknownName, match="Did you mean 'CartPole-v1'"):
+        make("CartPol-v1")
+
+
 @pytest.mark.parametrize("prefix", FAMILIES)
 def test_a_library_that_is_missing_is_named_with_the_command_that_installs_it(prefix, monkeypatch):
     def missing(name, package=None):
@@ -72,7 +101,7 @@ def test_a_library_that_is_missing_is_named_with_the_command_that_installs_it(pr
     monkeypatch.setattr(families, "import_module", missing)
     monkeypatch.setattr(families, "find_spec", lambda name: None)
     with pytest.raises(BadEnvironment, match=rf"pip install 'motet\[{prefix}\]'"):
-        families.library(prefix)
+        make(f"{prefix}/Pong-v5")
     assert not FAMILIES[prefix].installed
 
 

@@ -44,18 +44,18 @@ def make(env_id: str | Callable[[], Any]) -> Environment | HostEnvironment:
     taken, too.
     """
     if not isinstance(env_id, str):
-        return load(FAMILIES["gymnasium"].adapter)(env_id)
+        return _adapter("gymnasium")(env_id)
     env_id = ALIASES.get(env_id, env_id)
     if env_id in ENVIRONMENTS:
         return load(ENVIRONMENTS[env_id])()
     prefix, slash, rest = env_id.partition("/")
     if slash and prefix in FAMILIES:
-        env = load(FAMILIES[prefix].adapter)(rest)
+        env = _adapter(prefix)(rest)
         if prefix == "gymnasium":
             env.name = env_id  # Without its prefix it would be taken for motet's own of that id.
         return env
     if ":" in env_id or env_id in _installed_ids(FAMILIES["gymnasium"]):
-        return load(FAMILIES["gymnasium"].adapter)(env_id)
+        return _adapter("gymnasium")(env_id)
     raise UnknownName("environment", env_id, _candidates(env_id))
 
 
@@ -71,6 +71,11 @@ def gymnasium_ids() -> list[str]:
 def _describe(env_id: str, env: Environment) -> Description:
     summary = (type(env).__doc__ or "").strip().partition("\n")[0]
     return Description(env_id, summary, env.observation_space, env.action_space, env.time_limit)
+
+
+def _adapter(prefix: str) -> Callable[..., Any]:
+    library(prefix)  # If it is missing, this says so.
+    return load(FAMILIES[prefix].adapter)
 
 
 def _candidates(env_id: str) -> list[str]:
