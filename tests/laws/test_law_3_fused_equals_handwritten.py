@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from benchmarks import handwritten_ppo as handwritten
 
 import motet
+from benchmarks import handwritten_ppo as handwritten
 from motet.envs.cartpole import CartPole
 
 ENVS, STEPS, ITERATIONS = 8, 16, 6

@@ -1,6 +1,7 @@
 """Every algorithm learns what the benchmarks claim, with every seed that they name."""
 
 import pytest
+
 from benchmarks.learning import CLAIMS, Claim, learn
 
 RUNS = [pytest.param(claim, seed, id=f"{claim.name}-{seed}") for claim in CLAIMS for seed in claim.seeds]
