@@ -7,17 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from motet.algorithms.a2c import A2C
+    from motet.algorithms.batch_ppo import BatchPPO
     from motet.algorithms.dqn import DQN
+    from motet.algorithms.impala import IMPALA
     from motet.algorithms.ppo import PPO
     from motet.engine.local import virtual_devices
     from motet.envs import make
+    from motet.envs.gymnasium import Gymnasium
     from motet.errors import (
         BadAlgorithm,
         BadEnvironment,
         BadOption,
         BadPlan,
         Diverged,
+        EnvironmentFailed,
+        EnvironmentTimeout,
         MotetError,
+        NotEnoughMemory,
         Stalled,
         UnknownName,
     )
@@ -25,7 +31,7 @@ if TYPE_CHECKING:
     from motet.flow.batch import batch_mean, batch_moments
     from motet.flow.environment import Environment
     from motet.flow.graph import Graph
-    from motet.flow.spaces import Box, Discrete
+    from motet.flow.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
     from motet.flow.trace import Flow, trace
     from motet.flow.values import Rollout, Transitions
     from motet.plan.check import check
@@ -39,7 +45,10 @@ if TYPE_CHECKING:
 
 _HOME = {
     "motet.algorithms.a2c": ("A2C",),
+    "motet.algorithms.batch_ppo": ("BatchPPO",),
     "motet.algorithms.dqn": ("DQN",),
+    "motet.algorithms.impala": ("IMPALA",),
+    "motet.envs.gymnasium": ("Gymnasium",),
     "motet.algorithms.ppo": ("PPO",),
     "motet.engine.local": ("virtual_devices",),
     "motet.envs": ("make",),
@@ -49,7 +58,10 @@ _HOME = {
         "BadOption",
         "BadPlan",
         "Diverged",
+        "EnvironmentFailed",
+        "EnvironmentTimeout",
         "MotetError",
+        "NotEnoughMemory",
         "Stalled",
         "UnknownName",
     ),
@@ -57,7 +69,7 @@ _HOME = {
     "motet.flow.batch": ("batch_mean", "batch_moments"),
     "motet.flow.environment": ("Environment",),
     "motet.flow.graph": ("Graph",),
-    "motet.flow.spaces": ("Box", "Discrete"),
+    "motet.flow.spaces": ("Box", "Dict", "Discrete", "MultiBinary", "MultiDiscrete", "Tuple"),
     "motet.flow.trace": ("Flow", "trace"),
     "motet.flow.values": ("Rollout", "Transitions"),
     "motet.plan.check": ("check",),
@@ -74,22 +86,31 @@ _MODULE = {name: module for module, names in _HOME.items() for name in names}
 __all__ = [
     "A2C",
     "DQN",
+    "IMPALA",
     "PPO",
     "Algorithm",
     "BadAlgorithm",
     "BadEnvironment",
     "BadOption",
     "BadPlan",
+    "BatchPPO",
     "Box",
     "Decision",
+    "Dict",
     "Discrete",
     "Diverged",
     "Environment",
+    "EnvironmentFailed",
+    "EnvironmentTimeout",
     "Flow",
     "Fragment",
     "Graph",
+    "Gymnasium",
     "Link",
     "MotetError",
+    "MultiBinary",
+    "MultiDiscrete",
+    "NotEnoughMemory",
     "Plan",
     "Policy",
     "Result",
@@ -97,6 +118,7 @@ __all__ = [
     "Spec",
     "Stalled",
     "Transitions",
+    "Tuple",
     "Uniform",
     "UnknownName",
     "anakin",

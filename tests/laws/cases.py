@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import motet
+from motet.algorithms.batch_ppo import BatchPPO
+from motet.algorithms.impala import IMPALA
 from motet.engine.local import Limits, Mode, Outcome, Run, gather
 from motet.flow.algorithm import Algorithm
 from motet.flow.environment import Environment
@@ -26,7 +28,13 @@ ALGORITHMS: dict[str, Algorithm] = {
     "ppo-unnormalised": motet.PPO(
         num_envs=8, num_steps=8, update_epochs=2, num_minibatches=2, hidden=(16,), normalize_advantage=False
     ),
+    "ppo-scaled": motet.PPO(
+        num_envs=8, num_steps=8, update_epochs=2, num_minibatches=2, hidden=(16,), normalize_observation=True,
+        normalize_reward=True,
+    ),
+    "batch_ppo": BatchPPO(num_envs=8, num_steps=8, update_epochs=3, hidden=(16,)),
     "a2c": motet.A2C(num_envs=8, num_steps=5, hidden=(16,)),
+    "impala": IMPALA(num_envs=8, num_steps=5, hidden=(16,)),
     "dqn": motet.DQN(
         num_envs=8, train_frequency=2, gradient_steps=3, batch_size=16, buffer_size=256, learning_starts=40,
         target_period=4, hidden=(16,),
@@ -48,10 +56,11 @@ ITERATIONS = 3
 
 PAIRS = [
     # PPO's advantage statistics need the whole batch, which no collective spans under `central`: `check` refuses it.
-    # There, and only there, it goes without them.
+    # There, and only there, it goes without them. BatchPPO cannot: its penalty is one of the whole batch too.
     ("ppo-unnormalised" if (name, plan) == ("ppo", "central-2") else name, plan)
-    for name in ("ppo", "a2c", "dqn")
+    for name in ("ppo", "batch_ppo", "a2c", "impala", "dqn")
     for plan in PLANS
+    if (name, plan) != ("batch_ppo", "central-2")
 ]
 
 

@@ -77,11 +77,12 @@ def test_rooms_have_names_that_say_what_is_in_them() -> None:
 
 def test_public_names_are_pinned_and_there() -> None:
     assert set(motet.__all__) == {
-        "A2C", "Algorithm", "BadAlgorithm", "BadEnvironment", "BadOption", "BadPlan", "Box", "DQN", "Decision",
-        "Discrete", "Diverged",
-        "Environment", "Flow", "Fragment", "Graph", "Link", "MotetError", "PPO", "Plan", "Policy", "Result", "Rollout",
-        "Spec", "Stalled", "Transitions", "Uniform", "UnknownName", "anakin", "batch_mean", "batch_moments", "central",
-        "check", "coarse", "evaluate", "fine", "make", "multi_learner", "option", "project", "trace", "train",
+        "A2C", "Algorithm", "BadAlgorithm", "BadEnvironment", "BadOption", "BadPlan", "BatchPPO", "Box", "DQN",
+        "Decision", "Dict", "Discrete", "Diverged", "Environment", "EnvironmentFailed", "EnvironmentTimeout", "Flow",
+        "Fragment", "Graph", "Gymnasium", "IMPALA", "Link", "MotetError", "MultiBinary", "MultiDiscrete",
+        "NotEnoughMemory", "PPO", "Plan", "Policy", "Result", "Rollout", "Spec", "Stalled", "Transitions", "Tuple",
+        "Uniform", "UnknownName", "anakin", "batch_mean", "batch_moments", "batched", "central", "check", "coarse",
+        "evaluate", "fine", "make", "multi_learner", "option", "project", "sebulba", "trace", "train",
         "virtual_devices",
     }  # fmt: skip
     for name in motet.__all__:

@@ -7,13 +7,14 @@ from importlib import import_module
 from motet.errors import UnknownName
 from motet.flow.algorithm import Algorithm
 
-ALGORITHMS = {"ppo": "PPO", "a2c": "A2C", "dqn": "DQN"}
+ALGORITHMS = {"ppo": "PPO", "batch_ppo": "BatchPPO", "a2c": "A2C", "impala": "IMPALA", "dqn": "DQN"}
 """Name -> class, in the module of that name."""
 
 
 def find(name: str) -> type[Algorithm]:
-    """The class of an algorithm, by its name in any case."""
-    if name.lower() not in ALGORITHMS:
+    """The class of an algorithm, by its name or its class's name (which runs write down), in any case."""
+    names = {cls.lower(): module for module, cls in ALGORITHMS.items()} | {module: module for module in ALGORITHMS}
+    if name.lower() not in names:
         raise UnknownName("algorithm", name, ALGORITHMS)
-    module = import_module(f"motet.algorithms.{name.lower()}")
-    return getattr(module, ALGORITHMS[name.lower()])
+    module = names[name.lower()]
+    return getattr(import_module(f"motet.algorithms.{module}"), ALGORITHMS[module])

@@ -15,7 +15,6 @@ from motet.algorithms.networks import MLP, run
 from motet.algorithms.recurrent import NO_CORE, Core
 from motet.algorithms.torsos import Torso, TorsoName
 from motet.flow.spaces import Space
-from motet.flow.values import Rollout
 
 
 @jax.tree_util.register_dataclass
@@ -99,16 +98,18 @@ class ActorCritic:
         features = self.core.sequence(params.core, memory, self.torso(params.torso, observation), first)
         return self.choose(params, features), self.judge(params, features)
 
-    def look_ahead(self, params: Params, memory: Any, rollout: Rollout) -> jax.Array:
+    def look_ahead(
+        self, params: Params, memory: Any, observation: Any, next_observation: Any, first: jax.Array
+    ) -> jax.Array:
         """The values of the true next observations [T, B], each with what was remembered when it was made."""
-        seen, following = (self.torso(params.torso, each) for each in (rollout.observation, rollout.next_observation))
+        seen, following = (self.torso(params.torso, each) for each in (observation, next_observation))
 
         def one_step(memory: Any, now: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[Any, jax.Array]:
             features, next_features, first = now
             memory, _ = self.core.step(params.core, self.core.renew(memory, first), features)
             return memory, self.core.step(params.core, memory, next_features)[1]
 
-        return self.judge(params, jax.lax.scan(one_step, memory, (seen, following, rollout.first))[1])
+        return self.judge(params, jax.lax.scan(one_step, memory, (seen, following, first))[1])
 
     def choose(self, params: Params, features: jax.Array) -> Distribution:
         """[..., features] -> a distribution over [..., *action]"""

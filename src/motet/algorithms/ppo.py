@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -13,29 +13,64 @@ import optax
 from motet.algorithms.actions import EVERY_SPACE
 from motet.algorithms.actor_critic import ActorCritic, Params
 from motet.algorithms.descent import Learner, clipped, descend, falling, start
-from motet.algorithms.returns import gae
+from motet.algorithms.distributions import Distribution
+from motet.algorithms.normalize import PLAIN, Statistics
+from motet.algorithms.recurrent import CORES, Core, CoreName
+from motet.algorithms.returns import gae, real
 from motet.algorithms.torsos import TORSOS, TorsoName
 from motet.flow.algorithm import Algorithm, Decision, option
 from motet.flow.batch import batch_moments
 from motet.flow.spaces import Space
 from motet.flow.trace import Flow
-from motet.flow.values import Rollout
+from motet.flow.values import Rollout, Value
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Batch:
-    observation: Any  # [T, B, ...], or [N, ...] in a minibatch, as all of these
-    action: Any
-    log_prob: jax.Array
+    observation: Any  # [T, B, ...], or [N, ...] in a minibatch, as all of these; as networks see it
+    action: jax.Array
+    behaviour: Any
+    """What is needed of the policy that acted to tell how far a new one is from it."""
     value: jax.Array
     advantage: jax.Array
     target: jax.Array
+    valid: Any = ()
+    """Which steps really happened; () where all did."""
+    first: Any = ()
+    """For a policy with a memory, which steps open an episode; else ()."""
+    memory: Any = ()
+    """And what it remembered at the start, [B, ...]."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class ScaledLearner(Learner):
+    """A learner state with streaming statistics."""
+
+    statistics: Statistics
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Scaled:
+    """Parameters, and the statistics of what they are used on."""
+
+    params: Params
+    statistics: Statistics
+
+
+Acting = Params | Scaled
+"""What acting needs: statistics travel only where there are any."""
+
+
+def unpack(policy: Acting) -> tuple[Params, Statistics]:
+    return (policy.params, policy.statistics) if isinstance(policy, Scaled) else (policy, PLAIN)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PPO(Algorithm):
-    """Proximal policy optimisation, for actions of every space."""
+class Proximal(Algorithm):
+    """Several passes over each rollout, with something in the policy's loss that keeps it near the one that acted."""
 
     max_lag: ClassVar[int | None] = 4
     action_spaces: ClassVar[tuple[type[Space], ...]] = EVERY_SPACE
@@ -55,11 +90,7 @@ class PPO(Algorithm):
     discount: float = option(0.99, 0, 1)
     """What a reward one step later is worth."""
     gae_lambda: float = option(0.95, 0, 1)
-    """How far advantages look ahead: 0 one step, 1 to the episode's end."""
-    clip: float = option(0.2, above=0)
-    """How far the new policy's probability ratio may go from 1."""
-    value_clip: float | None = option(None, above=0)
-    """How far the new value may go from the old one in its loss; None: any distance."""
+    """How far advantages look ahead: 0 one step, 1 to the rollout's end."""
     value_weight: float = option(0.5, 0)
     """Weight of the value loss."""
     entropy_weight: float = option(0.01, 0)
@@ -68,18 +99,35 @@ class PPO(Algorithm):
     """Longer gradients are scaled down to this norm; None: never."""
     normalize_advantage: bool = True
     """Shift and scale each minibatch's advantages to mean 0 and variance 1."""
+    normalize_observation: bool = False
+    """Shift and scale observations by the mean and variance of all that were seen before this iteration."""
+    observation_clip: float = option(10.0, above=0)
+    """How far a normalised observation may be from 0."""
+    normalize_reward: bool = False
+    """Divide rewards by the standard deviation of all that were seen before this iteration."""
     hidden: tuple[int, ...] = option((64, 64), 1)
-    """Widths of the hidden layers, of policy and value alike. After convolutions there are none, unless other numbers
-    join the images."""
+    """Widths of the hidden layers, of policy and value alike."""
     activation: Literal["tanh", "relu"] = option("tanh", choices=("tanh", "relu"))
     """Activation of the hidden layers."""
     torso: TorsoName = option("auto", choices=TORSOS)
-    """What looks at images: convolutions (nature; impala is deeper) or the mlp. auto: nature from 36 x 36 pixels on."""
+    """What looks at images: nature (a small convolutional network), impala (a deep one), or mlp, which takes them as
+    flat vectors. auto: nature for uint8 images of at least 36 x 36 pixels, mlp for the rest."""
+    core: CoreName = option("none", choices=CORES)
+    """What remembers earlier steps of an episode: none, gru or lstm. With one, minibatches are whole sequences."""
+    core_size: int = option(64, 1)
+    """Width of what is remembered."""
+
+    actor_critic: ClassVar[type[ActorCritic]] = ActorCritic
 
     @cached_property
     def networks(self) -> ActorCritic:
-        spec = self.spec
-        return ActorCritic.make(spec.observation_space, spec.action_space, self.hidden, self.activation, self.torso)
+        spec, core = self.spec, Core(self.core, self.core_size)
+        spaces = (spec.observation_space, spec.action_space)
+        return self.actor_critic.make(*spaces, self.hidden, self.activation, self.torso, core)
+
+    @property
+    def remembers(self) -> bool:
+        return self.core != "none"
 
     @cached_property
     def optimiser(self) -> optax.GradientTransformation:
@@ -87,33 +135,78 @@ class PPO(Algorithm):
         rate = falling(self.learning_rate, updates, self.anneal)
         return optax.chain(clipped(self.max_gradient_norm), optax.adam(rate, eps=1e-5))
 
+    # The learner state. It has statistics only if they are asked for.
+
+    @property
+    def normalizes(self) -> bool:
+        return self.normalize_observation or self.normalize_reward
+
     def init(self, key: jax.Array) -> Learner:
-        return start(self.optimiser, self.networks.init(key))
+        learner = start(self.optimiser, self.networks.init(key))
+        return ScaledLearner(learner.params, learner.optimiser, self.statistics()) if self.normalizes else learner
 
-    def act(self, policy: Params, memory: Any, observation: Any, key: jax.Array) -> Decision:
-        distribution, value = self.networks.policy_and_value(policy, observation)
+    def statistics(self) -> Statistics:
+        """Those of a run that has seen nothing."""
+        seen = self.spec.observation_space.aval
+        return Statistics.start(seen, observations=self.normalize_observation, rewards=self.normalize_reward)
+
+    def policy(self, state: Any) -> Any:
+        return Scaled(state.params, state.statistics) if isinstance(state, ScaledLearner) else state.params
+
+    # Acting.
+
+    def memory(self) -> Any:
+        return Core(self.core, self.core_size).initial_memory()
+
+    def act(self, policy: Acting, memory: Any, observation: Any, key: jax.Array) -> Decision:
+        params, statistics = unpack(policy)
+        observation = statistics.observe(observation, self.observation_clip)
+        memory, distribution, value = self.networks.step(params, memory, observation)
         action = distribution.sample(key)
-        return Decision(action, extras=(distribution.log_prob(action), value))
+        return Decision(action, memory, (self.behaviour(distribution, action), value))
 
-    def exploit(self, policy: Params, memory: Any, observation: Any, key: jax.Array) -> Decision:
-        return Decision(self.networks.policy(policy, observation).mode())
+    def behaviour(self, distribution: Distribution, action: jax.Array) -> Any:
+        """What the loss wants to know later of the policy that acted."""
+        return distribution.log_prob(action)
 
-    def targets(self, params: Params, rollout: Rollout) -> Batch:
-        log_prob, value = rollout.extras
-        next_value = self.next_value(params, rollout, value)
-        advantage = gae(
-            rollout.reward, value, next_value, rollout.terminated, rollout.truncated, self.discount, self.gae_lambda
-        )
-        return Batch(rollout.observation, rollout.action, log_prob, value, advantage, advantage + value)
+    def exploit(self, policy: Acting, memory: Any, observation: Any, key: jax.Array) -> Decision:
+        params, statistics = unpack(policy)
+        observation = statistics.observe(observation, self.observation_clip)
+        memory, distribution, _ = self.networks.step(params, memory, observation)
+        return Decision(distribution.mode(), memory)
 
-    def next_value(self, params: Params, rollout: Rollout, value: jax.Array) -> jax.Array:
+    # Learning.
+
+    def targets(self, policy: Acting, rollout: Rollout) -> Batch:
+        _, statistics = unpack(policy)
+        behaviour, value = rollout.extras
+        next_value = self.next_value(policy, rollout, value)
+        reward = statistics.scale(rollout.reward)
+        ends = (rollout.terminated, rollout.truncated)
+        advantage = gae(reward, value, next_value, *ends, self.discount, self.gae_lambda, rollout.valid)
+        observation = statistics.observe(rollout.observation, self.observation_clip)
+        past = (rollout.valid, rollout.first, rollout.memory)
+        return Batch(observation, rollout.action, behaviour, value, advantage, advantage + value, *past)
+
+    def next_value(self, policy: Acting, rollout: Rollout, value: jax.Array) -> jax.Array:
         """The values of the true next observations: known from acting, but for the last and for cut-off episodes."""
-        last = self.networks.value(params, jax.tree.map(lambda leaf: leaf[-1], rollout.next_observation))
+        params, statistics = unpack(policy)
+        if self.remembers:
+            seen, following = (
+                statistics.observe(each, self.observation_clip)
+                for each in (rollout.observation, rollout.next_observation)
+            )
+            return self.networks.look_ahead(params, rollout.memory, seen, following, rollout.first)
+
+        def judge(observation: Any) -> jax.Array:
+            return self.networks.value(params, statistics.observe(observation, self.observation_clip))
+
+        last = judge(jax.tree.map(lambda leaf: leaf[-1], rollout.next_observation))
         known = jnp.concatenate([value[1:], last[None]])
 
         def look(step: tuple[jax.Array, Any, jax.Array]) -> jax.Array:
             truncated, observation, otherwise = step
-            return jnp.where(truncated, self.networks.value(params, observation), otherwise)
+            return jnp.where(truncated, judge(observation), otherwise)
 
         def one_step(step: tuple[jax.Array, Any, jax.Array]) -> jax.Array:
             # Most steps cut off no episode: then there is nothing to look at.
@@ -121,45 +214,88 @@ class PPO(Algorithm):
 
         return jax.lax.map(one_step, (rollout.truncated, rollout.next_observation, known))
 
-    def gradient(self, params: Params, batch: Batch) -> tuple[Params, dict[str, jax.Array]]:
+    def gradient(self, policy: Acting, batch: Batch) -> tuple[Params, dict[str, jax.Array]]:
         advantage = batch.advantage
         if self.normalize_advantage:
             mean, variance = batch_moments(advantage)
-            advantage = (advantage - mean) / (jnp.sqrt(variance) + 1e-8)
-        return jax.grad(self.loss, has_aux=True)(params, batch, advantage)
+            advantage = real((advantage - mean) / (jnp.sqrt(variance) + 1e-8), batch.valid)
+        return jax.grad(self.loss, has_aux=True)(unpack(policy)[0], policy, batch, advantage)
 
-    def loss(self, params: Params, batch: Batch, advantage: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        distribution, value = self.networks.policy_and_value(params, batch.observation)
-        log_ratio = distribution.log_prob(batch.action) - batch.log_prob
-        ratio = jnp.exp(log_ratio)
-        clipped = jnp.clip(ratio, 1 - self.clip, 1 + self.clip)
-        policy_loss = -jnp.mean(jnp.minimum(ratio * advantage, clipped * advantage))
-        value_loss = self.value_loss(value, batch)
-        entropy = jnp.mean(distribution.entropy())
+    def loss(
+        self, params: Params, policy: Acting, batch: Batch, advantage: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        distribution, value = self.look_back(params, batch)
+        policy_loss, metrics = self.policy_loss(policy, distribution, batch, advantage)
+        value_loss = 0.5 * jnp.mean(real(self.value_error(value, batch), batch.valid))
+        entropy = jnp.mean(real(distribution.entropy(), batch.valid))
         total = policy_loss + self.value_weight * value_loss - self.entropy_weight * entropy
-        metrics = {
-            "loss": total,
-            "policy_loss": policy_loss,
-            "value_loss": value_loss,
-            "entropy": entropy,
-            "kl": jnp.mean(ratio - 1 - log_ratio),
-        }
-        return total, metrics
+        ours = {"loss": total, "policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+        return total, {**ours, **metrics}
 
-    def value_loss(self, value: jax.Array, batch: Batch) -> jax.Array:
-        error = jnp.square(value - batch.target)
-        if self.value_clip is not None:
-            near = batch.value + jnp.clip(value - batch.value, -self.value_clip, self.value_clip)
-            error = jnp.maximum(error, jnp.square(near - batch.target))
-        return 0.5 * jnp.mean(error)
+    def look_back(self, params: Params, batch: Batch) -> tuple[Distribution, jax.Array]:
+        """What the new parameters make of a batch: steps by themselves, or sequences for a policy with a memory."""
+        if self.remembers:
+            return self.networks.sequence(params, batch.memory, batch.observation, batch.first)
+        return self.networks.policy_and_value(params, batch.observation)
+
+    def policy_loss(
+        self, policy: Any, distribution: Distribution, batch: Batch, advantage: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """The loss of a new `distribution`, and metrics; `policy` is what the learner state says besides parameters."""
+        raise NotImplementedError(f"{type(self).__name__} must define policy_loss")
+
+    def value_error(self, value: jax.Array, batch: Batch) -> jax.Array:
+        return jnp.square(value - batch.target)
 
     def apply(self, state: Learner, gradients: Params) -> Learner:
         return descend(self.optimiser, state, gradients)
 
+    # The end of an iteration.
+
+    def measure(self, policy: Acting, rollout: Rollout) -> Statistics:
+        _, statistics = unpack(policy)
+        return statistics.measure(rollout.observation, rollout.reward, self.num_steps * self.num_envs)
+
+    def absorb(self, state: Any, seen: Statistics) -> Any:
+        return replace(state, statistics=state.statistics.merge(seen))
+
+    def conclude(self, flow: Flow, rollout: Rollout, batch: Value) -> None:
+        """What an iteration ends with. Statistics change here, so that all of it reads the same ones."""
+        if self.normalizes:
+            flow.apply(self.absorb, flow.call(self.measure, rollout))
+
     def loop(self, flow: Flow) -> None:
         rollout = flow.unroll(self.act, steps=self.num_steps)
         batch = flow.call(self.targets, rollout)
-        with flow.minibatches(batch, epochs=self.update_epochs, count=self.num_minibatches) as minibatch:
+        passes = {"epochs": self.update_epochs, "count": self.num_minibatches, "sequences": self.remembers}
+        with flow.minibatches(batch, **passes) as minibatch:
             gradients, metrics = flow.call(self.gradient, minibatch)
             flow.apply(self.apply, gradients)
             flow.report(metrics)
+        self.conclude(flow, rollout, batch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPO(Proximal):
+    """Proximal policy optimisation, for discrete and continuous actions."""
+
+    clip: float = option(0.2, above=0)
+    """How far the new policy's probability ratio may go from 1."""
+    value_clip: float | None = option(None, above=0)
+    """How far the new value may go from the old one in its loss; None: any distance."""
+
+    def policy_loss(
+        self, policy: Any, distribution: Distribution, batch: Batch, advantage: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        log_ratio = distribution.log_prob(batch.action) - batch.behaviour
+        ratio = jnp.exp(log_ratio)
+        near = jnp.clip(ratio, 1 - self.clip, 1 + self.clip)
+        loss = -jnp.mean(jnp.minimum(ratio * advantage, near * advantage))
+        return loss, {"kl": jnp.mean(real(ratio - 1 - log_ratio, batch.valid))}
+
+    def value_error(self, value: jax.Array, batch: Batch) -> jax.Array:
+        error = super().value_error(value, batch)
+        if self.value_clip is None:
+            return error
+        near = batch.value + jnp.clip(value - batch.value, -self.value_clip, self.value_clip)
+        return jnp.maximum(error, jnp.square(near - batch.target))

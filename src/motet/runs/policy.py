@@ -44,7 +44,7 @@ class Policy:
         from safetensors.numpy import save_file
 
         leaves = jax.tree_util.tree_flatten_with_path(self.params)[0]
-        arrays = {jax.tree_util.keystr(path): np.ascontiguousarray(leaf) for path, leaf in leaves}
+        arrays = {jax.tree_util.keystr(path): np.asarray(leaf, order="C") for path, leaf in leaves}
         save_file(arrays, folder / "policy.safetensors")
         spec = self.algorithm.spec
         described = {
