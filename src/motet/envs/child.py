@@ -11,6 +11,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Before anything slow: whether Ctrl-C ends the run is the pool's say.
 
 import contextlib
+import gc
 import os
 import pickle
 import select
@@ -46,6 +47,8 @@ def main(control: int, memory: int, wake: tuple[int, int], done: tuple[int, int]
         threading.Thread(target=_watch, args=(channel, words, wake_bell), daemon=True).start()
         build: Build = pickle.loads(setup.build)
         group = build(setup.piece, words[AT : AT + 1])
+        gc.collect()
+        gc.freeze()  # What is here now stays; the collector need not look at it again.
         send_words(channel, kind="ready")
         slots = [slot.rows(setup.rows) for slot in slots_over(shared, setup.header, setup.form, setup.count)]
         while True:
