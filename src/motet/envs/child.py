@@ -22,7 +22,19 @@ import time
 import traceback
 
 from motet.envs.group import Build, Group
-from motet.envs.messages import AT, CLOSE, COMMAND, RESET, SLOT, WORDS, Setup, receive, receive_words, send_words
+from motet.envs.messages import (
+    AT,
+    CLOSE,
+    COMMAND,
+    ERRORS,
+    RESET,
+    SLOT,
+    WORDS,
+    Setup,
+    receive,
+    receive_words,
+    send_words,
+)
 from motet.envs.shared import Bell, attach
 from motet.envs.slots import slots_over
 from motet.errors import EnvironmentFailed, MotetError
@@ -98,7 +110,7 @@ def _report(channel: socket.socket, error: Exception) -> None:
         send_words(
             channel,
             kind="error",
-            type=type(error).__name__ if known else "EnvironmentFailed",
+            type=type(error).__name__ if type(error).__name__ in ERRORS else "EnvironmentFailed",
             message=str(error) if known else f"{type(error).__name__}: {error}",
             traceback=trace,
             index=getattr(error, "index", None),
