@@ -18,7 +18,7 @@ import pytest
 from motet.envs.gymnasium import Gymnasium
 from motet.envs.shared import Bell
 from motet.envs.workers import WorkerPool
-from motet.errors import EnvironmentFailed, MotetError
+from motet.errors import BadAlgorithm, EnvironmentFailed, MotetError
 from motet.flow.host import Opening
 from tests.envs.host_envs import Bad, Closing, Counter, Noisy, Sleepy, Spy
 from tests.envs.test_bad_host_envs import left_behind
@@ -163,6 +163,13 @@ def test_too_many_deaths_are_an_error() -> None:
         pool.step(zeros(2))
     del pool
     assert left_behind() == before
+
+
+def test_a_bad_action_is_the_algorithms_fault_in_a_worker_too() -> None:
+    pool = open_workers(Counter, count=2, workers=1)
+    pool.reset()
+    with pytest.raises(BadAlgorithm, match="below 2"):
+        pool.step((np.array([0, 2], np.int32),))
 
 
 def test_closing_gives_everything_back(tmp_path: Path) -> None:

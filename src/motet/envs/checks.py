@@ -18,6 +18,10 @@ Blame = Callable[[int, str], Exception]
 ROUNDING = 1e-6
 """How far outside of its bounds a float may lie, relative to the bound (or to 1, if that is more)."""
 
+LARGEST: dict[np.dtype, float] = {
+    np.dtype(kind): float(np.finfo(kind).max) for kind in (np.float16, np.float32, np.float64)
+}
+
 WEAKER = {"f": "fiub", "i": "iub", "u": "iub", "b": "b"}
 """Kind of a space's dtype -> kinds of arrays whose values it can hold, if they are within its bounds."""
 
@@ -119,7 +123,7 @@ class Observations:
 
 def write_rewards(values: Sequence[Any] | np.ndarray, out: np.ndarray, blame: Blame) -> None:
     """Finite numbers, one for each environment."""
-    largest = np.finfo(out.dtype).max
+    largest = LARGEST[out.dtype]
 
     def is_good(batch: np.ndarray) -> bool:
         return batch.dtype.kind in "fiub" and bool((np.abs(batch) <= largest).all())
@@ -165,14 +169,15 @@ def _bounds(space: gymnasium.Space, held: np.dtype, check: bool) -> tuple[Any, A
 
 
 def _float_bounds(box: gymnasium.spaces.Box, held: np.dtype, check: bool) -> tuple[np.ndarray, np.ndarray]:
-    limit = min(float(np.finfo(dtype.name).max) for dtype in (box.dtype, held))
+    limit = min(LARGEST[np.dtype(box.dtype)], LARGEST[held])
     if not check:
         return np.asarray(-limit), np.asarray(limit)
 
     def moved(bound: np.ndarray, sign: int) -> np.ndarray:
-        wide = np.clip(bound.astype(np.float64), -limit, limit)
+        wide = bound.astype(np.float64)
+        size = np.maximum(1.0, np.abs(np.where(np.abs(wide) < limit, wide, 0.0)))
         # In the space's own dtype, or every comparison would convert the whole batch.
-        return np.clip(wide + sign * ROUNDING * np.maximum(1.0, np.abs(wide)), -limit, limit).astype(box.dtype)
+        return np.clip(wide + sign * ROUNDING * size, -limit, limit).astype(box.dtype)
 
     return moved(box.low, -1), moved(box.high, 1)
 

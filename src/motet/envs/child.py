@@ -11,6 +11,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Before anything slow: whether Ctrl-C ends the run is the pool's say.
 
 import contextlib
+import gc
 import os
 import pickle
 import select
@@ -21,7 +22,19 @@ import time
 import traceback
 
 from motet.envs.group import Build, Group
-from motet.envs.messages import AT, CLOSE, COMMAND, RESET, SLOT, WORDS, Setup, receive, receive_words, send_words
+from motet.envs.messages import (
+    AT,
+    CLOSE,
+    COMMAND,
+    ERRORS,
+    RESET,
+    SLOT,
+    WORDS,
+    Setup,
+    receive,
+    receive_words,
+    send_words,
+)
 from motet.envs.shared import Bell, attach
 from motet.envs.slots import slots_over
 from motet.errors import EnvironmentFailed, MotetError
@@ -46,6 +59,8 @@ def main(control: int, memory: int, wake: tuple[int, int], done: tuple[int, int]
         threading.Thread(target=_watch, args=(channel, words, wake_bell), daemon=True).start()
         build: Build = pickle.loads(setup.build)
         group = build(setup.piece, words[AT : AT + 1])
+        gc.collect()
+        gc.freeze()  # What is here now stays; the collector need not look at it again.
         send_words(channel, kind="ready")
         slots = [slot.rows(setup.rows) for slot in slots_over(shared, setup.header, setup.form, setup.count)]
         while True:
@@ -95,7 +110,7 @@ def _report(channel: socket.socket, error: Exception) -> None:
         send_words(
             channel,
             kind="error",
-            type=type(error).__name__ if known else "EnvironmentFailed",
+            type=type(error).__name__ if type(error).__name__ in ERRORS else "EnvironmentFailed",
             message=str(error) if known else f"{type(error).__name__}: {error}",
             traceback=trace,
             index=getattr(error, "index", None),

@@ -87,11 +87,12 @@ class Singles:
 
     def _step_all(self, out: Slot) -> None:
         at, results = self.at, []
+        append = results.append
         actions = self.actions.rows(out.action)
         try:
             for row, (step, action) in enumerate(zip(self.steps, actions, strict=True)):
                 at[0] = row
-                results.append(step(action))
+                append(step(action))
         except Exception as error:
             raise self._failed(at[0], error) from error
         try:

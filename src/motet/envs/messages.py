@@ -10,6 +10,7 @@ from typing import Any
 
 from motet.envs.form import Form
 from motet.envs.group import Piece
+from motet.errors import BadAlgorithm, BadEnvironment, EnvironmentFailed
 
 LENGTH = struct.Struct("<Q")
 
@@ -21,6 +22,9 @@ COMMAND, SLOT, AT = range(3)
 
 WORDS = 8
 """Words for each worker: a cache line."""
+
+ERRORS = {kind.__name__: kind for kind in (BadAlgorithm, BadEnvironment, EnvironmentFailed)}
+"""Errors that keep their kind on the way from a worker to the pool; any other arrives as `EnvironmentFailed`."""
 
 
 @dataclass(frozen=True)

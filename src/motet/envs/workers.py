@@ -16,10 +16,9 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from motet import errors
 from motet.envs.form import Form
 from motet.envs.group import Build, Piece
-from motet.envs.messages import RESET, STEP, WORDS, Setup, receive_words
+from motet.envs.messages import ERRORS, RESET, STEP, WORDS, Setup, receive_words
 from motet.envs.process import Process, end_all, where_it_is
 from motet.envs.shared import attach, reserve
 from motet.envs.slots import Slot, slots_over, slots_size
@@ -332,10 +331,9 @@ class WorkerPool:
     def _error(self, worker: Worker, words: dict[str, Any]) -> Exception:
         """A worker's error, as the caller would have got it from an environment in its own thread."""
         trace = f"\n\nIn worker {worker.number}:\n{words['traceback']}" if words["traceback"] else ""
-        kind = getattr(errors, words["type"])
-        if kind is EnvironmentFailed:
+        if words["type"] == "EnvironmentFailed":
             return EnvironmentFailed(words["message"] + trace, words["index"], words["step"])
-        return kind(words["message"] + trace)
+        return ERRORS[words["type"]](words["message"] + trace)
 
     def _whose(self, worker: Worker) -> str:
         first, last = (self._opening.first + index for index in (worker.rows.start, worker.rows.stop - 1))
