@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import motet
@@ -61,6 +62,8 @@ def test_an_iteration_trains_and_its_policy_survives_the_disk(case: str, tmp_pat
     result = motet.train(algorithm, env, total_timesteps=8, run_dir=tmp_path / "run")
     assert jax.tree.structure(result.state) == jax.tree.structure(before)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(result.state))
+    moments = optax.tree_utils.tree_get(result.state.optimiser, "mu")
+    assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(moments))  # gradients reached every layer
     loaded = motet.Policy.load(tmp_path / "run", type(algorithm))
     assert loaded.algorithm == algorithm
     assert loaded.algorithm.spec.observation_space == observations
