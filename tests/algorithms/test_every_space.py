@@ -59,7 +59,7 @@ def test_an_iteration_trains_and_its_policy_survives_the_disk(case: str, tmp_pat
     algorithm, observations, actions = CASES[case]
     env = Counting(observations, actions)
     before = jax.eval_shape(algorithm.bind(motet.Spec(observations, actions, 1)).init, jax.random.key(0))
-    result = motet.train(algorithm, env, total_timesteps=8, run_dir=tmp_path / "run")
+    result = motet.train(algorithm, env, motet.anakin(), total_timesteps=8, run_dir=tmp_path / "run")
     assert jax.tree.structure(result.state) == jax.tree.structure(before)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(result.state))
     moments = optax.tree_utils.tree_get(result.state.optimiser, "mu")
