@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import motet
@@ -58,9 +59,11 @@ def test_an_iteration_trains_and_its_policy_survives_the_disk(case: str, tmp_pat
     algorithm, observations, actions = CASES[case]
     env = Counting(observations, actions)
     before = jax.eval_shape(algorithm.bind(motet.Spec(observations, actions, 1)).init, jax.random.key(0))
-    result = motet.train(algorithm, env, total_timesteps=8, run_dir=tmp_path / "run")
+    result = motet.train(algorithm, env, motet.anakin(), total_timesteps=8, run_dir=tmp_path / "run")
     assert jax.tree.structure(result.state) == jax.tree.structure(before)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(result.state))
+    moments = optax.tree_utils.tree_get(result.state.optimiser, "mu")
+    assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(moments))  # gradients reached every layer
     loaded = motet.Policy.load(tmp_path / "run", type(algorithm))
     assert loaded.algorithm == algorithm
     assert loaded.algorithm.spec.observation_space == observations
