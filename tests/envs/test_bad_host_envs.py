@@ -99,10 +99,14 @@ def test_an_environment_that_hangs_is_named(at: int, doing: str) -> None:
     pool = Gymnasium(partial(Bad, "hang", at)).open(Opening(10, 2, 0, workers=1))
     assert isinstance(pool, WorkerPool)
     pool._opening = replace(pool._opening, timeout=1.0)  # Only now: the start may take longer.
-    with pytest.raises(EnvironmentTimeout) as caught:
+
+    def go_on() -> None:
         pool.reset()
         for _ in range(3):
             pool.step((np.zeros(2, np.int32),))
+
+    with pytest.raises(EnvironmentTimeout) as caught:
+        go_on()
     message = f"After 1 s worker 0 with environments 10 to 11 is still {doing}, at environment 10 (Bad)"
     assert message in str(caught.value)
     assert left_behind() == before
@@ -154,16 +158,16 @@ def test_an_episode_that_never_ends_is_no_error() -> None:
 def test_too_little_shared_memory_is_an_error_before_anything_starts() -> None:
     program = """
 import resource
-from motet.envs.gymnasium import Gymnasium
+from motet.envs.form import Form, Leaf
 from motet.envs.workers import WorkerPool
 from motet.errors import NotEnoughMemory
 from motet.flow.host import Opening
-env = Gymnasium("CartPole-v1")
+form = Form("Large", None, None, (Leaf((100,), "float32"),), (Leaf((), "int32"),), "float32")
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 try:
-    env.open(Opening(0, 1000, 0, workers=1))
+    WorkerPool(print, form, Opening(0, 1000, 0, workers=1))
 except NotEnoughMemory as error:
-    assert "1000 environments of 'CartPole-v1'" in str(error) and "bytes of shared memory" in str(error), error
+    assert "1000 environments of 'Large'" in str(error) and "bytes of shared memory" in str(error), error
     print("refused")
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)

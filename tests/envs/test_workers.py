@@ -195,36 +195,59 @@ def test_arrays_outlive_their_pool() -> None:
 
 
 PROGRAM = """
-import os, sys, time
-import numpy as np
-import gymnasium
+import sys
 from functools import partial
-from motet.envs.gymnasium import Gymnasium
+
+import gymnasium
+import numpy as np
+
+from motet.envs.form import Form, Leaf
+from motet.envs.group import Singles
+from motet.envs.workers import WorkerPool
 from motet.flow.host import Opening
 from tests.envs.host_envs import Sleepy
 
 print("main runs", flush=True)
 
+
 class Mine(Sleepy):
     "Of the main module, which no worker imports."
 
-if __name__ == "__main__":
+
+def by_id(opening):
+    from motet.envs.gymnasium import Gymnasium
+
     gymnasium.register("Mine-v0", entry_point="__main__:Mine")
-    pool = Gymnasium("Mine-v0").open(Opening(0, 2, 0, workers=2))
+    return Gymnasium("Mine-v0").open(opening)
+
+
+def without_jax(opening):
+    env = Mine()
+    leaves = (Leaf((3,), "float32"),), (Leaf((), "int32"),)
+    form = Form("Mine", env.observation_space, env.action_space, *leaves, "float32")
+    return WorkerPool(partial(Singles, Mine, form), form, opening)
+
+
+if __name__ == "__main__":
+    pool = globals()[sys.argv[1]](Opening(0, 2, 0, workers=2))
     pool.reset()
     print(*[worker.process.popen.pid for worker in pool._own.workers], flush=True)
     while True:
-        pool.step((np.full(2, int(sys.argv[1]), np.int32),))
+        pool.step((np.full(2, int(sys.argv[2]), np.int32),))
 """
 
 
-def start_program(tmp_path: Path, sleep: int) -> tuple[subprocess.Popen[str], list[int]]:
-    path = tmp_path / "program.py"
+def start_program(folder: Path, *arguments: str) -> tuple[subprocess.Popen[str], list[int]]:
+    path = folder / "program.py"
     path.write_text(PROGRAM)
     process = subprocess.Popen(
-        [sys.executable, str(path), str(sleep)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, process_group=0,
-    )  # fmt: skip
+        [sys.executable, str(path), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        process_group=0,
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "main runs\n"
     return process, [int(pid) for pid in process.stdout.readline().split()]
@@ -246,9 +269,9 @@ def state(pid: int) -> str:
         return "Z"
 
 
-@pytest.mark.parametrize("sleep", [0, 1_000_000])
-def test_workers_end_when_their_parent_is_killed(tmp_path: Path, sleep: int) -> None:
-    process, workers = start_program(tmp_path, sleep)
+@pytest.mark.parametrize("sleep", ["0", "1000000"])
+def test_workers_end_when_their_parent_is_killed(tmp_path: Path, sleep: str) -> None:
+    process, workers = start_program(tmp_path, "without_jax", sleep)
     assert len(workers) == 2
     time.sleep(0.2)
     process.kill()
@@ -257,7 +280,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path, sleep: int) -> 
 
 
 def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
-    process, workers = start_program(tmp_path, 0)
+    process, workers = start_program(tmp_path, "by_id", "0")
     time.sleep(0.2)
     os.killpg(process.pid, signal.SIGINT)  # As the terminal does: to the workers too.
     out, err = process.communicate(timeout=20)

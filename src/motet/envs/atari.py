@@ -40,12 +40,7 @@ class Atari:
         return self.game
 
     def __call__(self) -> gymnasium.Env:
-        try:
-            games = import_module("ale_py")
-            import_module("cv2")  # Gymnasium's preprocessing uses it.
-        except ImportError as error:
-            raise BadEnvironment(MISSING) from error
-        gymnasium.register_envs(games)
+        register_games()
         if self.game not in gymnasium.registry:
             raise UnknownName("Atari game", self.game, [name for name in gymnasium.registry if "ALE/" in name])
         env = gymnasium.make(
@@ -59,6 +54,16 @@ class Atari:
         if self.clip_reward:
             env = TransformReward(env, _sign)
         return FrameStackObservation(env, self.stack)
+
+
+def register_games() -> None:
+    """Let Gymnasium know the ids of the games."""
+    try:
+        games = import_module("ale_py")
+        import_module("cv2")  # Gymnasium's preprocessing uses it.
+    except ImportError as error:
+        raise BadEnvironment(MISSING) from error
+    gymnasium.register_envs(games)
 
 
 def _sign(reward: SupportsFloat) -> float:

@@ -30,10 +30,9 @@ class Part:
         self.path, self.shape, self.dtype = path, tuple(space.shape), np.dtype(space.dtype)
         self.start: Any = getattr(space, "start", 0)
         self.is_shifted = bool(np.any(self.start))
-        low, high = _stated_bounds(space)
+        self.low, self.high = _bounds(space, np.dtype(dtype), check_bounds)
         # Where every value of the dtype is allowed, there is nothing to look for.
-        self.is_free = self.dtype.kind in "iub" and _covers(low, high, self.dtype) and np.dtype(dtype) == self.dtype
-        self.low, self.high = _checked_bounds(low, high, self.dtype, np.dtype(dtype), check_bounds)
+        self.is_free = _is_free(self.dtype, self.low, self.high)
 
     def write(self, values: Sequence[Any] | np.ndarray, out: np.ndarray, blame: Blame) -> None:
         """Values of n environments into out [n, ...]."""
@@ -120,64 +119,78 @@ class Observations:
 
 def write_rewards(values: Sequence[Any] | np.ndarray, out: np.ndarray, blame: Blame) -> None:
     """Finite numbers, one for each environment."""
-    try:
-        batch = np.asarray(values)
-    except ValueError:
-        batch = np.empty(0, object)
-    if batch.shape != out.shape or batch.dtype.kind not in "fiub" or not np.isfinite(batch).all():
-        for row, value in enumerate(values):
-            single = np.asarray(value)
-            if single.shape != () or single.dtype.kind not in "fiub" or not np.isfinite(single):
-                raise blame(row, f"the reward should be a finite number, but is {value!r} ({type(value).__name__})")
-    np.copyto(out, batch, casting="unsafe")
+    largest = np.finfo(out.dtype).max
+
+    def is_good(batch: np.ndarray) -> bool:
+        return batch.dtype.kind in "fiub" and bool((np.abs(batch) <= largest).all())
+
+    _write_scalars("the reward should be a finite number", is_good, values, out, blame)
 
 
 def write_flags(name: str, values: Sequence[Any] | np.ndarray, out: np.ndarray, blame: Blame) -> None:
     """Bools, one for each environment."""
-    batch = np.asarray(values)
-    if batch.dtype != np.bool_ or batch.shape != out.shape:
+    _write_scalars(f"{name} should be a bool", lambda batch: batch.dtype == np.bool_, values, out, blame)
+
+
+def _write_scalars(
+    expected: str,
+    is_good: Callable[[np.ndarray], bool],
+    values: Sequence[Any] | np.ndarray,
+    out: np.ndarray,
+    blame: Blame,
+) -> None:
+    try:
+        batch = np.asarray(values)
+    except ValueError:  # Some are arrays.
+        batch = np.empty((0, 0))
+    if batch.shape != out.shape or not is_good(batch):
         for row, value in enumerate(values):
-            if not isinstance(value, bool | np.bool_):
-                raise blame(row, f"{name} should be a bool, but is {value!r} ({type(value).__name__})")
-    np.copyto(out, batch)
+            single = np.asarray(value)
+            if single.shape != () or not is_good(single):
+                raise blame(row, f"{expected}, but is {value!r} ({type(value).__name__})")
+        raise blame(0, f"{expected} for each of {len(out)} environments, but there are {len(values)}")
+    np.copyto(out, batch, casting="unsafe")
 
 
-def _stated_bounds(space: gymnasium.Space) -> tuple[np.ndarray, np.ndarray]:
-    if isinstance(space, gymnasium.spaces.Box):
-        return space.low, space.high
-    if isinstance(space, gymnasium.spaces.Discrete):
-        return np.asarray(space.start), np.asarray(space.start + space.n - 1)
-    if isinstance(space, gymnasium.spaces.MultiDiscrete):
-        return np.asarray(space.start), space.start + space.nvec - 1
-    return np.zeros(space.shape or (), np.int8), np.ones(space.shape or (), np.int8)
-
-
-def _covers(low: np.ndarray, high: np.ndarray, dtype: np.dtype) -> bool:
-    if dtype.kind == "b":
-        return True
-    limits = np.iinfo(dtype)
-    return bool((low <= limits.min).all() and (high >= limits.max).all())
-
-
-def _checked_bounds(
-    low: np.ndarray, high: np.ndarray, stated: np.dtype, held: np.dtype, check: bool
-) -> tuple[Any, Any]:
+def _bounds(space: gymnasium.Space, held: np.dtype, check: bool) -> tuple[Any, Any]:
     """What values are compared with: finite, with room for rounding, and one number where all are equal."""
-    if stated.kind == "f":
-        limit = float(min(np.finfo(stated).max, np.finfo(held).max))
-        if not check:
-            return -limit, limit
-        low, high = low.astype(np.float64), high.astype(np.float64)
-        low = low - ROUNDING * np.maximum(1.0, np.abs(np.where(np.isfinite(low), low, 0.0)))
-        high = high + ROUNDING * np.maximum(1.0, np.abs(np.where(np.isfinite(high), high, 0.0)))
-        # Bounds in the space's own dtype, or every comparison would convert the whole batch.
-        low, high = (np.clip(bound, -limit, limit).astype(stated) for bound in (low, high))
-    elif held.kind in "iu":
-        limits = np.iinfo(held)
-        if not check:
-            return int(limits.min), int(limits.max)
-        low, high = np.maximum(low, limits.min), np.minimum(high, limits.max)
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return int(space.start), int(space.start + space.n - 1)
+    if isinstance(space, gymnasium.spaces.MultiDiscrete):
+        return space.start, space.start + space.nvec - 1
+    if not isinstance(space, gymnasium.spaces.Box):
+        return 0, 1
+    low, high = (_float_bounds if space.dtype.kind == "f" else _whole_bounds)(space, held, check)
     return _one_if_equal(low), _one_if_equal(high)
+
+
+def _float_bounds(box: gymnasium.spaces.Box, held: np.dtype, check: bool) -> tuple[np.ndarray, np.ndarray]:
+    limit = min(float(np.finfo(dtype.name).max) for dtype in (box.dtype, held))
+    if not check:
+        return np.asarray(-limit), np.asarray(limit)
+
+    def moved(bound: np.ndarray, sign: int) -> np.ndarray:
+        wide = np.clip(bound.astype(np.float64), -limit, limit)
+        # In the space's own dtype, or every comparison would convert the whole batch.
+        return np.clip(wide + sign * ROUNDING * np.maximum(1.0, np.abs(wide)), -limit, limit).astype(box.dtype)
+
+    return moved(box.low, -1), moved(box.high, 1)
+
+
+def _whole_bounds(box: gymnasium.spaces.Box, held: np.dtype, check: bool) -> tuple[np.ndarray, np.ndarray]:
+    if held.kind == "b":
+        return np.asarray(False), np.asarray(True)
+    limits = np.iinfo(held)
+    if not check:
+        return np.asarray(limits.min), np.asarray(limits.max)
+    return np.maximum(box.low, limits.min), np.minimum(box.high, limits.max)
+
+
+def _is_free(dtype: np.dtype, low: Any, high: Any) -> bool:
+    if dtype.kind not in "iu":
+        return dtype.kind == "b"
+    limits = np.iinfo(dtype.name)
+    return bool(np.all(low == limits.min) and np.all(high == limits.max))
 
 
 def _one_if_equal(bound: np.ndarray) -> Any:

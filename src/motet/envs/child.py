@@ -21,7 +21,7 @@ import time
 import traceback
 
 from motet.envs.group import Build, Group
-from motet.envs.messages import AT, CLOSE, COMMAND, RESET, SLOT, WORDS, Setup, receive, send_words
+from motet.envs.messages import AT, CLOSE, COMMAND, RESET, SLOT, WORDS, Setup, receive, receive_words, send_words
 from motet.envs.shared import Bell, attach
 from motet.envs.slots import slots_over
 from motet.errors import EnvironmentFailed, MotetError
@@ -31,6 +31,8 @@ LAST_GRACE = 2.0
 
 
 def main(control: int, memory: int, wake: tuple[int, int], done: tuple[int, int]) -> int:
+    for descriptor in {control, memory, *wake, *done}:
+        os.set_inheritable(descriptor, False)  # Or a process that an environment starts would keep the socket open.
     channel = socket.socket(fileno=control)
     setup = _receive_setup(channel)
     if setup is None:
@@ -41,9 +43,9 @@ def main(control: int, memory: int, wake: tuple[int, int], done: tuple[int, int]
     wake_bell, done_bell = Bell(*wake), Bell(*done)
     group = None
     try:
+        threading.Thread(target=_watch, args=(channel, words, wake_bell), daemon=True).start()
         build: Build = pickle.loads(setup.build)
         group = build(setup.piece, words[AT : AT + 1])
-        threading.Thread(target=_watch, args=(channel, words, wake_bell), daemon=True).start()
         send_words(channel, kind="ready")
         slots = [slot.rows(setup.rows) for slot in slots_over(shared, setup.header, setup.form, setup.count)]
         while True:
@@ -62,10 +64,13 @@ def main(control: int, memory: int, wake: tuple[int, int], done: tuple[int, int]
 
 def _receive_setup(channel: socket.socket) -> Setup | None:
     """First where modules are found, as the pool's process finds them; then what may need them."""
-    path = receive(channel)
-    if path is None:
+    found = receive_words(channel)
+    if found is None:
         return None
-    sys.path[:] = path.decode().split("\0")
+    sys.path[:] = found["path"]
+    # What was only for the start of this process is not for those that an environment may start.
+    os.environ.pop("PYTHONPATH", None)
+    os.environ.update(found["environment"])
     message = receive(channel)
     return None if message is None else pickle.loads(message)
 

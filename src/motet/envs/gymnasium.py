@@ -14,10 +14,11 @@ import numpy as np
 from gymnasium import spaces as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
+from motet.envs.atari import register_games
 from motet.envs.form import Form, Leaf, Make
 from motet.envs.group import Build, Singles
 from motet.envs.thread import ThreadPool
-from motet.envs.vector import Vector
+from motet.envs.vector import Vector, autoreset_mode
 from motet.errors import BadEnvironment, MotetError, UnknownName
 from motet.flow.host import HostEnvironment, Opening, Pool
 from motet.flow.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
@@ -67,6 +68,7 @@ class Gymnasium(HostEnvironment):
         env = self._make_one()
         try:
             if self.vector:
+                autoreset_mode(env, self.name)  # Refuses what no pool could use.
                 return env.single_observation_space, env.single_action_space
             return env.observation_space, env.action_space
         finally:
@@ -160,6 +162,8 @@ def _find(env_id: str) -> EnvSpec:
             import_module(module)
         except ModuleNotFoundError as error:
             raise BadEnvironment(f"The module of {env_id!r} cannot be imported: {error}.") from error
+    if name.startswith("ALE/"):
+        register_games()
     if name not in gymnasium.registry:
         raise UnknownName("Gymnasium environment", name, gymnasium.registry)
     spec = copy.deepcopy(gymnasium.registry[name])

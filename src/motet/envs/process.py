@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import motet
-from motet.envs.messages import AT, CLOSE, COMMAND, SLOT, send
+from motet.envs.messages import AT, CLOSE, COMMAND, SLOT, send, send_words
 from motet.envs.shared import Bell
 
 QUIET = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -23,27 +23,30 @@ class Process:
     """A child that runs `motet.envs.child`, with its socket and its two bells."""
 
     def __init__(self, memory: int):
-        self.wake, self.done = Bell.new(), Bell.new()
-        self.channel, theirs = socket.socketpair()
-        numbers = (theirs.fileno(), memory, *self.wake.descriptors, *self.done.descriptors)
-        try:
-            self.popen = subprocess.Popen(
-                [sys.executable, "-m", "motet.envs.child", *map(str, numbers)],
-                pass_fds=sorted(set(numbers)),
-                stdin=subprocess.DEVNULL,  # The terminal's input is the caller's.
-                env=_environment(),
-            )
-        except BaseException:
-            self._close_descriptors()
-            raise
-        finally:
-            theirs.close()
+        with contextlib.ExitStack() as undo:
+            self.wake = Bell.new()
+            undo.callback(self.wake.close)
+            self.done = Bell.new()
+            undo.callback(self.done.close)
+            self.channel, theirs = socket.socketpair()
+            undo.enter_context(self.channel)
+            numbers = (theirs.fileno(), memory, *self.wake.descriptors, *self.done.descriptors)
+            with theirs:
+                self.popen = subprocess.Popen(
+                    # -P: a file in the current folder must not stand in for a module of the same name.
+                    [sys.executable, "-P", "-m", "motet.envs.child", *map(str, numbers)],
+                    pass_fds=sorted(set(numbers)),
+                    stdin=subprocess.DEVNULL,  # The terminal's input is the caller's.
+                    env=_environment(),
+                )
+            self._close_descriptors = undo.pop_all().close
 
     def send_setup(self, setup: bytes, timeout: float) -> None:
         """If the child is dead already, whoever waits for it will see that."""
         self.channel.settimeout(timeout)
         with contextlib.suppress(OSError):
-            send(self.channel, "\0".join(path or os.getcwd() for path in sys.path).encode())
+            kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+            send_words(self.channel, path=[path or os.getcwd() for path in sys.path], environment=kept)
             send(self.channel, setup)
         self.channel.settimeout(None)
 
@@ -70,11 +73,6 @@ class Process:
             self.popen.kill()
         self.popen.wait()
         self._close_descriptors()
-
-    def _close_descriptors(self) -> None:
-        self.channel.close()
-        self.wake.close()
-        self.done.close()
 
 
 def end_all(processes: list[tuple[Process, memoryview, bool]], grace: float) -> None:

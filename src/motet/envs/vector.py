@@ -36,7 +36,7 @@ class Vector:
         self.seeds: Sequence[int] | None = piece.seeds
         self.env: VectorEnv | None = self._make(make, len(piece.seeds))
         try:
-            self.mode = self._autoreset_mode()
+            self.mode = autoreset_mode(self._env, form.name)
             check_same_spaces(form, self._env.single_observation_space, self._env.single_action_space, self._who())
         except BaseException:
             self.close()
@@ -124,27 +124,9 @@ class Vector:
 
     def _seed(self, seeds: Sequence[int] | None) -> Any:
         """One seed for each where the environment can take them; others get the first one's."""
-        if seeds is None or self._is_gymnasiums_own():
-            return seeds if seeds is None else list(seeds)
-        return seeds[0]
-
-    def _is_gymnasiums_own(self) -> bool:
-        return isinstance(self._env.unwrapped, SyncVectorEnv | AsyncVectorEnv)
-
-    def _autoreset_mode(self) -> AutoresetMode:
-        stated = self._env.metadata.get("autoreset_mode")
-        if not isinstance(stated, AutoresetMode):
-            raise BadEnvironment(
-                f"{self._who()} should say how it resets in metadata['autoreset_mode'], as a gymnasium.vector."
-                f"AutoresetMode, but says {stated!r}."
-            )
-        if stated is AutoresetMode.NEXT_STEP and not self._is_gymnasiums_own():
-            raise BadEnvironment(
-                f"{self._who()} resets in the step after an episode's end, and cannot reset single rows before it: "
-                "that step's action would be lost. Use it as single environments (without vector=True), with "
-                'vectorization_mode="sync", or in a mode that resets in the same step.'
-            )
-        return stated
+        if seeds is None:
+            return None
+        return list(seeds) if _is_gymnasiums_own(self._env) else seeds[0]
 
     def _make(self, make: Make, count: int) -> VectorEnv:
         try:
@@ -168,3 +150,24 @@ class Vector:
 
     def _failed(self, error: Exception) -> EnvironmentFailed:
         return EnvironmentFailed(f"{self._who()} raised {type(error).__name__}: {error}")
+
+
+def autoreset_mode(env: VectorEnv, name: str) -> AutoresetMode:
+    """How the environment resets; one whose way cannot be made right is refused."""
+    stated = env.metadata.get("autoreset_mode")
+    if not isinstance(stated, AutoresetMode):
+        raise BadEnvironment(
+            f"The vector environment {name!r} should say how it resets in metadata['autoreset_mode'], as a "
+            f"gymnasium.vector.AutoresetMode, but says {stated!r}."
+        )
+    if stated is AutoresetMode.NEXT_STEP and not _is_gymnasiums_own(env):
+        raise BadEnvironment(
+            f"The vector environment {name!r} resets in the step after an episode's end, and cannot reset single rows "
+            "before it: that step's action would be lost. Use it as single environments (without vector=True), with "
+            'vectorization_mode="sync", or in a mode that resets in the same step.'
+        )
+    return stated
+
+
+def _is_gymnasiums_own(env: VectorEnv) -> bool:
+    return isinstance(env.unwrapped, SyncVectorEnv | AsyncVectorEnv)

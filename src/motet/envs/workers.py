@@ -29,6 +29,9 @@ from motet.flow.host import HostStep, Leaves, Opening
 GRACE = 5.0
 """Seconds that an idle worker may take to close its environments."""
 
+LONGEST_SLEEP = 3600.0
+"""Seconds after which a wait looks at its deadline, which may be infinite."""
+
 
 @dataclass
 class Worker:
@@ -64,13 +67,15 @@ class Belongings:
         if os.getpid() != self.owner:  # A fork of the owner: the workers are not its own.
             return
         workers, self.workers = self.workers, []
-        end_all([(worker.process, worker.words, not worker.busy) for worker in workers], GRACE)
-        for worker in workers:
-            worker.words.release()
-        os.close(self.memory)
-        # If the caller still has arrays of a step, the mapping lives as long as they do.
-        with contextlib.suppress(BufferError):
-            self.shared.close()
+        try:
+            end_all([(worker.process, worker.words, not worker.busy) for worker in workers], GRACE)
+        finally:
+            for worker in workers:
+                worker.words.release()
+            os.close(self.memory)
+            # If the caller still has arrays of a step, the mapping lives as long as they do.
+            with contextlib.suppress(BufferError):
+                self.shared.close()
 
 
 class WorkerPool:
@@ -212,7 +217,7 @@ class WorkerPool:
         """Until so many of them are idle."""
         while sum(not worker.busy for worker in workers) < enough:
             deadline = min(worker.deadline for worker in workers if worker.busy)
-            events = self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+            events = self._poll.poll(1000 * min(max(0.0, deadline - time.monotonic()), LONGEST_SLEEP))
             # Bells first: a worker that finished and then died has finished. And what follows a death may close
             # descriptors and open others of the same number.
             for descriptor, _ in sorted(events, key=self._is_channel):
