@@ -27,7 +27,7 @@ def fails(
 
 def test_unknown_names_suggest_the_nearest() -> None:
     fails(motet.UnknownName, "no algorithm 'pp0'", "Did you mean 'ppo'?", algorithm="pp0")
-    fails(motet.UnknownName, "no environment 'Cartpole-v0'", "Did you mean 'CartPole-v1'?", env="Cartpole-v0")
+    fails(motet.UnknownName, "no environment 'CartPol-v1'", "Did you mean 'CartPole-v1'?", env="CartPol-v1")
     fails(motet.UnknownName, "no preset 'corse'", "Did you mean 'coarse'?", plan="corse")
 
 
