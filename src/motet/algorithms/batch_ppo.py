@@ -48,12 +48,12 @@ class BoundedActorCritic(ActorCritic):
 
     def init(self, key: jax.Array) -> Params:
         params = super().init(key)
-        if params.log_std is None:
+        if not isinstance(self.actions, Box):
             return params
         return replace(params, log_std=jnp.full_like(params.log_std, math.log(math.expm1(FIRST_DEVIATION))))
 
     def choose(self, params: Params, features: jax.Array) -> Distribution:
-        if not isinstance(self.actions, Box) or params.log_std is None:
+        if not isinstance(self.actions, Box):
             return super().choose(params, features)
         out = jnp.tanh(run(self.actor, params.actor, features)).reshape(*features.shape[:-1], *self.actions.shape)
         centre, reach = (jnp.broadcast_to(each, out.shape) for each in centre_and_reach(self.actions))

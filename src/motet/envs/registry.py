@@ -40,8 +40,8 @@ def make(env_id: str | Callable[[], Any]) -> Environment | HostEnvironment:
     """The environment of that id, with its default parameters.
 
     An id without a prefix is one of motet's own or else one of Gymnasium's, `module:ID` included; `envpool/ID`,
-    `gymnax/ID`, `brax/ID` and `gymnasium/ID` name the library. A function that makes a Gymnasium environment is
-    taken, too.
+    `gymnax/ID`, `brax/ID` and `gymnasium/ID` name the library. `ALE/ID` is an Atari game with the usual preprocessing,
+    `gymnasium/ALE/ID` the bare game. A function that makes a Gymnasium environment is taken, too.
     """
     if not isinstance(env_id, str):
         return _adapter("gymnasium")(env_id)
@@ -54,6 +54,8 @@ def make(env_id: str | Callable[[], Any]) -> Environment | HostEnvironment:
         if prefix == "gymnasium":
             env.name = env_id  # Without its prefix it would be taken for motet's own of that id.
         return env
+    if env_id.startswith("ALE/"):
+        return load(FAMILIES["gymnasium"].adapter)(load("motet.envs.atari:Atari")(env_id))
     if ":" in env_id or env_id in _installed_ids(FAMILIES["gymnasium"]):
         return _adapter("gymnasium")(env_id)
     raise UnknownName("environment", env_id, _candidates(env_id))

@@ -209,8 +209,9 @@ def advance_host(step: HostStep, length: np.ndarray, total: np.ndarray) -> tuple
         *map(np.array, step.next_observation),
         reward,
         np.array(step.terminated),
-        # A step that never came back ends its episode too: nothing may be traced across it.
-        step.truncated | ~step.valid,
+        # An end of its own outweighs a limit. A step that never came back ends its episode too: nothing may be
+        # traced across it.
+        (step.truncated & ~step.terminated) | ~step.valid,
         over,
         np.where(done, total, 0).astype(total.dtype),
         np.where(done, length, 0).astype(np.int32),
