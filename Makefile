@@ -3,6 +3,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ONLY ?=
+# Tests compile much and compute little: let XLA spend less on making programs fast.
+QUICKLY := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0"
 # What is tested in double precision too, where a difference cannot hide behind rounding.
 EXACT := tests/envs/test_gymnasium_twins.py tests/laws/test_law_3_fused_equals_handwritten.py \
 	tests/laws/test_law_4_plans_keep_the_mathematics.py
@@ -13,11 +15,11 @@ train: .venv/installed  ## train PPO on CartPole, with a progress display
 	$(BIN)/motet train ppo CartPole-v1 --total-timesteps 500_000
 
 test: lint .venv/installed  ## the whole suite, in both precisions
-	$(BIN)/python -m pytest tests -n 2 -m "not slow"
-	JAX_ENABLE_X64=1 $(BIN)/python -m pytest $(EXACT) -n 2
+	$(QUICKLY) $(BIN)/python -m pytest tests -n 2 -m "not slow"
+	$(QUICKLY) JAX_ENABLE_X64=1 $(BIN)/python -m pytest $(EXACT) -n 2
 
 quick: .venv/installed  ## the suite in one precision, stopping at the first failure
-	$(BIN)/python -m pytest tests -n 2 -x -m "not slow"
+	$(QUICKLY) $(BIN)/python -m pytest tests -n 2 -x -m "not slow"
 
 learning: .venv/installed  ## the long learning runs
 	$(BIN)/python -m pytest tests -m slow

@@ -61,7 +61,14 @@ PENDULUM = {
     "discount": 0.95,
     "entropy_weight": 0.0,
 }
-LUNAR_LANDER = {"num_envs": 32, "num_steps": 128, "discount": 0.999, "learning_rate": 1e-3}
+LUNAR_LANDER = {
+    "num_envs": 16,
+    "num_steps": 512,
+    "num_minibatches": 64,
+    "gae_lambda": 0.98,
+    "discount": 0.999,
+    "learning_rate": 5e-4,
+}
 SEBULBA = {"name": "sebulba", "threads": 2, "workers": 1}
 BATCHED = {"name": "batched", "workers": 2}
 
