@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from typing import Any
 
@@ -58,3 +60,42 @@ class Corridor(gymnasium.Env[np.ndarray, np.int64]):
         self.count += 1
         over = self.count >= self.limit, self.count >= self.ends
         return np.asarray([0, self.count / self.limit], np.float32), 1.0, over[1], over[0] and not over[1], {}
+
+
+class Mortal(Numbered):
+    """Kills its own process at its fifth step, unless it has done so before: then the mark is there."""
+
+    def __init__(self, mark: str):
+        super().__init__()
+        self.mark, self.steps = mark, 0
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.steps += 1
+        if self.steps == 5 and not os.path.exists(self.mark):
+            open(self.mark, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(action)
+
+
+class Failing(Numbered):
+    """Raises an error of its own at step 37."""
+
+    def __init__(self) -> None:
+        super().__init__(limit=1000)
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
+        if self.count == 36:
+            raise ZeroDivisionError("the simulator broke")
+        return super().step(action)
+
+
+class Hanging(Numbered):
+    """Never comes back from its tenth step."""
+
+    def __init__(self) -> None:
+        super().__init__(limit=1000)
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
+        if self.count == 9:
+            time.sleep(3600)
+        return super().step(action)

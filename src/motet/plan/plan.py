@@ -20,7 +20,7 @@ REST = "*"
 Lag = int | Literal["latest"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fragment:
     """A part of the loop that runs in one place."""
 
@@ -40,6 +40,12 @@ class Fragment:
     """True: the replicas of a device share a thread, which goes on with whichever's environments are ready first."""
     fused: bool = False
     """True: all of it must be one compiled program, which no host environment can be part of."""
+
+    def __repr__(self) -> str:
+        """What it says of itself, without what it leaves at the default."""
+        said = [(each.name, getattr(self, each.name)) for each in fields(self)]
+        defaults = {each.name: each.default for each in fields(self)}
+        return f"Fragment({', '.join(f'{name}={value!r}' for name, value in said if value != defaults[name])})"
 
     @property
     def cut(self) -> Cut:
