@@ -96,7 +96,7 @@ class IMPALA(Algorithm):
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "entropy": entropy,
-            "clipped": jnp.mean(log_ratio > jnp.log(self.rho_clip)),
+            "kl": jnp.mean(jnp.exp(log_ratio) - 1 - log_ratio),
         }
         return total, metrics
 
