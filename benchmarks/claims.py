@@ -310,7 +310,7 @@ def overlap(settings: Mapping[str, Any]) -> Measurement:
 
 CARTPOLE = {"algorithm": "ppo", "env": "CartPole-v1", "options": PPO, "iterations": 20, "rounds": 11}
 NOTE = "each side in a process of its own, compiled before the clock starts, asked in turn; median ratio of a round"
-POOL = {"env": "CartPole-v1", "envs": 64, "workers": 2, "steps": 1000, "rounds": 7}
+POOL = {"env": "CartPole-v1", "envs": 64, "workers": 2, "steps": 500, "rounds": 21}
 HOSTED = {
     **CARTPOLE,
     "env": "gymnasium/CartPole-v1",

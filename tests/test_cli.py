@@ -155,7 +155,10 @@ def test_train_uses_virtual_devices_in_a_process_of_its_own():
         (["ppo", "CartPol-v1"], "There is no environment 'CartPol-v1'. Did you mean 'CartPole-v1'?"),
         (["ppo", "CartPole-v1", "--preset", "coars"], "There is no preset 'coars'. Did you mean 'coarse'?"),
         (["ppo", "CartPole-v1", "--preset", "anakin", "--actors", "2"], "has no option --actors; it takes --shards"),
-        (["ppo", "CartPole-v1", "--actors", "2"], "--actors: for a preset only; name one with --preset (coarse"),
+        (
+            ["ppo", "CartPole-v1", "--actors", "2"],
+            "--actors: for a preset only; name one with --preset (sebulba, coarse",
+        ),
         (["ppo", "CartPole-v1", "--preset", "anakin", "--plan", "x.json"], "give one of them"),
         (["ppo", "CartPole-v1", "--plan", "nowhere.json"], "No such file or directory: nowhere.json"),
         (["ppo", "CartPole-v1", "--num-envs", "0"], "num_envs must be at least 1, got 0"),

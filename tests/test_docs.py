@@ -81,8 +81,8 @@ def run_command(page: Path, line: int, command: str, shown: str) -> None:
 def test_page_runs_as_it_reads(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks run in order; those in Python share a namespace, and `text` right after one is what it prints."""
     monkeypatch.chdir(tmp_path)
-    module = types.ModuleType("page")
-    monkeypatch.setitem(sys.modules, "page", module)
+    module = types.ModuleType("__main__")  # as in a script: workers get what is defined here by value
+    monkeypatch.setitem(sys.modules, "__main__", module)
     printed = None
     for block in blocks(page):
         if block.language == "python":

@@ -35,7 +35,7 @@ from motet.envs.messages import (
     receive_words,
     send_words,
 )
-from motet.envs.shared import Bell, attach
+from motet.envs.shared import Bell, Waiter, attach
 from motet.envs.slots import slots_over
 from motet.errors import EnvironmentFailed, MotetError
 
@@ -63,8 +63,9 @@ def main(control: int, memory: int, wake: tuple[int, int], done: tuple[int, int]
         gc.freeze()  # What is here now stays; the collector need not look at it again.
         send_words(channel, kind="ready")
         slots = [slot.rows(setup.rows) for slot in slots_over(shared, setup.header, setup.form, setup.count)]
+        waiter = Waiter(wake_bell)
         while True:
-            wake_bell.wait()
+            waiter.wait()
             command, slot = words[COMMAND], slots[words[SLOT]]
             if command == CLOSE:
                 return 0

@@ -93,6 +93,7 @@ class WorkerPool:
         self._poll = select.poll()
         self._by_descriptor: dict[int, Worker] = {}
         self._turn = 0
+        self._all, self._none = np.ones(opening.count, np.bool_), np.zeros(opening.count, np.int32)
         self._restarts = 0
         self._started = False
         with self._or_close():
@@ -116,9 +117,12 @@ class WorkerPool:
         """Begin a step of all environments, and let the caller do something else meanwhile."""
         workers, self._turn = self._idle(), 1 - self._turn
         self._slots[self._turn].put(action)
-        with self._or_close():
+        try:
             for worker in workers:
                 self._tell(worker, STEP, self._turn)
+        except BaseException:  # As in `_or_close`, which would cost more than the rest of this.
+            self.close()
+            raise
 
     def ready(self) -> bool:
         """Whether `finish` would return at once."""
@@ -135,8 +139,11 @@ class WorkerPool:
     def finish(self) -> HostStep:
         """Wait for the step that `begin` began."""
         workers = self._workers()
-        with self._or_close():
+        try:
             self._wait(workers, enough=len(workers))
+        except BaseException:
+            self.close()
+            raise
         return self._result(self._slots[self._turn], workers, 0, self._opening.count)
 
     def send(self, worker: int, action: Leaves) -> None:
@@ -239,8 +246,8 @@ class WorkerPool:
 
     def _wait(self, workers: list[Worker], enough: int) -> None:
         """Until so many of them are idle."""
-        while sum(not worker.busy for worker in workers) < enough:
-            deadline = min(worker.deadline for worker in workers if worker.busy)
+        while len(busy := [worker for worker in workers if worker.busy]) > len(workers) - enough:
+            deadline = min([worker.deadline for worker in busy])
             self._listen(workers, min(max(0.0, deadline - time.monotonic()), LONGEST_SLEEP))
 
     def _listen(self, workers: list[Worker], seconds: float) -> None:
@@ -248,7 +255,7 @@ class WorkerPool:
         events = self._poll.poll(seconds * 1000)
         # Bells first: a worker that finished and then died has finished. And what follows a death may close
         # descriptors and open others of the same number.
-        for descriptor, _ in sorted(events, key=self._is_channel):
+        for descriptor, _ in events if len(events) == 1 else sorted(events, key=self._is_channel):
             self._hear(descriptor)
         if not events:
             self._complain(workers)
@@ -259,7 +266,7 @@ class WorkerPool:
     def _hear(self, descriptor: int) -> None:
         worker = self._by_descriptor[descriptor]
         if descriptor == worker.process.done.hear:
-            worker.process.done.wait()
+            worker.process.done.heard()
             if worker.lost:
                 self._blank(worker)
             worker.busy = ""
@@ -307,6 +314,8 @@ class WorkerPool:
             part[...] = 0
 
     def _result(self, slot: Slot, workers: list[Worker], first: int, count: int) -> HostStep:
+        if not any(worker.lost or worker.unreported for worker in workers):
+            return HostStep(*slot[1:], self._all[:count], self._none[:count])
         valid, restarts = np.ones(count, np.bool_), np.zeros(count, np.int32)
         for worker in workers:
             if worker.lost:
