@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 
@@ -83,7 +83,7 @@ def train(
     """
     cache.enable()
     algorithm = algorithms.find(algorithm)() if isinstance(algorithm, str) else algorithm
-    if isinstance(env, str) or (callable(env) and not isinstance(env, (type, Environment, HostEnvironment))):
+    if isinstance(env, str) or _makes_environments(env):
         env = envs.make(env)
     _expect("algorithm", algorithm, Algorithm, "a name such as 'ppo' or an algorithm such as motet.PPO()")
     wanted = "an id such as 'CartPole-v1', a motet.Environment or a function that makes a Gymnasium environment"
@@ -101,6 +101,12 @@ def train(
     spec = Spec(env.observation_space, env.action_space, graph.iterations)
     limits = Limits(timeout, step_timeout, restarts)
     return _Session(graph, plan, algorithm.bind(spec), seed, run_dir, display, mode, limits).run(devices)
+
+
+def _makes_environments(env: object) -> TypeGuard[Callable[[], Any]]:
+    """Whether it is a function, or a class of another library, that makes environments."""
+    ours = (Environment, HostEnvironment)
+    return callable(env) and not isinstance(env, ours) and not (isinstance(env, type) and issubclass(env, ours))
 
 
 def _expect(what: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -71,9 +72,10 @@ class Mortal(Numbered):
 
     def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
         self.steps += 1
-        if self.steps == 5 and not os.path.exists(self.mark):
-            open(self.mark, "w").close()
-            os.kill(os.getpid(), signal.SIGKILL)
+        if self.steps == 5:
+            with contextlib.suppress(FileExistsError):  # of all workers, one is the first
+                os.close(os.open(self.mark, os.O_CREAT | os.O_EXCL))
+                os.kill(os.getpid(), signal.SIGKILL)
         return super().step(action)
 
 
