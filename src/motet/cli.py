@@ -128,9 +128,12 @@ def train(args: list[str]) -> int:
         raise BadOption(f"--evaluate-episodes must be at least 0, got {run.evaluate_episodes}")
     from motet import envs
     from motet.cli_report import summary
+    from motet.envs import registry
     from motet.runs.evaluate import evaluate
 
     env, plan = envs.make(options.task.env), chosen_plan(options.plan)
+    if options.task.env in registry.TWINS:
+        print(f"environment {options.task.env} is motet's own, in JAX; gymnasium/{options.task.env} is Gymnasium's")
     result = _train(options, env, plan)
     if run.evaluate_episodes:
         with _busy("evaluating"):

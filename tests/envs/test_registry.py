@@ -171,3 +171,9 @@ def test_observations_stay_within_their_space(env_id):
     low, high = env.observation_space.bounds
     for observation in (first, *np.asarray(observations)[until_the_end]):
         assert np.all(observation >= low) and np.all(observation <= high)
+
+
+def test_twins_are_what_gymnasium_has_too() -> None:
+    import gymnasium
+
+    assert {env_id for env_id in registry.ENVIRONMENTS if env_id in gymnasium.registry} == registry.TWINS

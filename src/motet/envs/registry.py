@@ -22,6 +22,9 @@ ENVIRONMENTS = {
 }
 """From the id of an environment of motet's own to where its class is, as "module:class"."""
 
+TWINS = frozenset(ENVIRONMENTS) - {"Catch-v0"}
+"""Those that Gymnasium has under the same id."""
+
 ALIASES = {"Catch": "Catch-v0"}
 """Other names that `make` accepts."""
 
