@@ -174,6 +174,4 @@ def test_observations_stay_within_their_space(env_id):
 
 
 def test_twins_are_what_gymnasium_has_too() -> None:
-    import gymnasium
-
     assert {env_id for env_id in registry.ENVIRONMENTS if env_id in gymnasium.registry} == registry.TWINS
