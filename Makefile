@@ -7,7 +7,8 @@ ONLY ?=
 QUICKLY := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0"
 # What is tested in double precision too, where a difference cannot hide behind rounding.
 EXACT := tests/envs/test_gymnasium_twins.py tests/laws/test_law_3_fused_equals_handwritten.py \
-	tests/laws/test_law_4_plans_keep_the_mathematics.py
+	tests/laws/test_law_4_plans_keep_the_mathematics.py::test_every_plan_equals_the_fused_run \
+	tests/laws/test_law_4_plans_keep_the_mathematics.py::test_uncompiled_run_equals_the_compiled_one
 
 .PHONY: train test quick learning bench lint format clean
 
@@ -15,8 +16,8 @@ train: .venv/installed  ## train PPO on CartPole, with a progress display
 	$(BIN)/motet train ppo CartPole-v1 --total-timesteps 500_000
 
 test: lint .venv/installed  ## the whole suite, in both precisions
-	$(QUICKLY) $(BIN)/python -m pytest tests -n 2 -m "not slow"
-	$(QUICKLY) JAX_ENABLE_X64=1 $(BIN)/python -m pytest $(EXACT) -n 2
+	$(QUICKLY) $(BIN)/python -m pytest tests -n 3 -m "not slow"
+	$(QUICKLY) JAX_ENABLE_X64=1 $(BIN)/python -m pytest $(EXACT) -n 3
 
 quick: .venv/installed  ## the suite in one precision, stopping at the first failure
 	$(QUICKLY) $(BIN)/python -m pytest tests -n 2 -x -m "not slow"

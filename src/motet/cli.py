@@ -132,13 +132,13 @@ def train(args: list[str]) -> int:
     from motet.runs.evaluate import evaluate
 
     env, plan = envs.make(options.task.env), chosen_plan(options.plan)
-    if options.task.env in registry.TWINS:
-        print(f"environment {options.task.env} is motet's own, in JAX; gymnasium/{options.task.env} is Gymnasium's")
     result = _train(options, env, plan)
     if run.evaluate_episodes:
         with _busy("evaluating"):
             score = evaluate(result.policy, env, episodes=run.evaluate_episodes, seed=run.seed)
         print(f"evaluation  greedy policy: {score}")
+    if options.task.env in registry.TWINS:
+        print(f"environment {options.task.env} is motet's own, in JAX; gymnasium/{options.task.env} is Gymnasium's")
     print(summary(result, run.total_timesteps))
     return 0
 

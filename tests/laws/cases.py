@@ -66,7 +66,7 @@ PAIRS = [
 ]
 if jnp.result_type(float) == np.float32:
     # Rounding hides small differences in any case; every pair is compared in double precision.
-    PAIRS = [(name, plan) for name, plan in PAIRS if name == "ppo" or plan in ("anakin-4", "coarse-2", "central-2")]
+    PAIRS = [(name, plan) for name, plan in PAIRS if name == "ppo" or plan == "coarse-2"]
 
 
 class Silent:

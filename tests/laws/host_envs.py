@@ -92,12 +92,13 @@ class Failing(Numbered):
 
 
 class Hanging(Numbered):
-    """Never comes back from its tenth step."""
+    """Comes back from its tenth step much too late."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = 5.0) -> None:
         super().__init__(limit=1000)
+        self.seconds = seconds
 
     def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
         if self.count == 9:
-            time.sleep(3600)
+            time.sleep(self.seconds)
         return super().step(action)
