@@ -95,7 +95,6 @@ def test_reach_of_a_range_without_end_is_1() -> None:
     np.testing.assert_array_equal(reach, [2, 1])
 
 
-@pytest.mark.slow
 def test_continuous_actions_learn_the_same_under_a_plan() -> None:
     env, plan = motet.make("Pendulum-v1"), motet.coarse(2)
     graph = traced(SMALL, motet.anakin(), env)

@@ -89,7 +89,7 @@ def test_only_floats_are_normalised() -> None:
     np.testing.assert_allclose(observed["speed"].mean((0, 1)), 0, atol=1e-4)
 
 
-PLANS = [motet.coarse(2, learners=2), motet.fine(2)]
+PLANS = [motet.anakin(4), motet.coarse(2), motet.coarse(2, learners=2), motet.fine(2)]
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def fused() -> tuple[list[np.ndarray], list[np.ndarray]]:
     return learner(graph, outcome), watcher.seen
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=["coarse-2-sharded", "fine-2"])
+@pytest.mark.parametrize("plan", PLANS, ids=["anakin-4", "coarse-2", "coarse-2-sharded", "fine-2"])
 def test_statistics_and_what_is_learned_do_not_depend_on_the_plan(fused, plan: motet.Plan) -> None:
     graph = traced(SCALED, plan)
     outcome, watcher = run(graph, plan)

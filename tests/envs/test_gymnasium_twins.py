@@ -97,7 +97,7 @@ TWINS = {
         lambda o: jnp.where(o[5] > 0, 2, 0),
         observe=acrobot_observation,
         angles=(0, 1),
-        single=1e-3,
+        single=2e-4,
     ),
     "MountainCar-v0": Twin(**CAR, skilled=lambda o: jnp.where(o[1] > 0, 2, 0)),
     "MountainCarContinuous-v0": Twin(**CAR, skilled=lambda o: jnp.where(o[1:] > 0, 1.3, -0.9), state_is_single=True),

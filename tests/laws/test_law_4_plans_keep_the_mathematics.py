@@ -2,7 +2,6 @@
 
 import random
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -44,7 +43,6 @@ def test_threads_equal_their_serial_twin(plan: str) -> None:
     assert_identical(learner(graph, threads), learner(graph, serial))
 
 
-@pytest.mark.skipif(jnp.result_type(float) == np.float32, reason="compared in double precision")
 def test_uncompiled_run_equals_the_compiled_one() -> None:
     plan = PLANS["coarse-2"]
     graph = traced(ALGORITHMS["a2c"], plan, iterations=1)
