@@ -314,9 +314,9 @@ POOL = {"env": "CartPole-v1", "envs": 64, "workers": 2, "steps": 500, "rounds": 
 HOSTED = {
     **CARTPOLE,
     "env": "gymnasium/CartPole-v1",
-    "plan": {"name": "sebulba", "threads": 2, "workers": 1},
+    "plan": {"name": "sebulba", "threads": 1},
     "iterations": 5,
-    "rounds": 5,
+    "rounds": 9,
 }
 
 CLAIMS = (

@@ -75,11 +75,14 @@ def trained(
 
     import motet
     from motet import algorithms
+    from motet.engine import dispatch
     from motet.engine.local import Run
     from motet.flow.trace import trace
     from motet.plan.check import check
     from motet.plan.presets import preset
 
+    import os
+    if not os.environ.get("ASYNC"): dispatch.inline()
     chosen = preset(**plan)
     bound = algorithms.find(algorithm)(**{k: tuple(v) if isinstance(v, list) else v for k, v in options.items()})
     made = motet.make(Sleeper(sleep)) if sleep else motet.make(env)

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 import jax
 
 from motet import algorithms, envs
-from motet.engine import cache
+from motet.engine import cache, dispatch
 from motet.engine.local import Flown, Limits, Mode, Outcome, Run, gather
 from motet.errors import BadOption, Diverged
 from motet.flow.algorithm import Algorithm, Spec
@@ -82,6 +82,7 @@ def train(
     step of host environments may take, and `restarts` how often dead workers are started anew.
     """
     cache.enable()
+    dispatch.inline()
     algorithm = algorithms.find(algorithm)() if isinstance(algorithm, str) else algorithm
     if isinstance(env, str) or _makes_environments(env):
         env = envs.make(env)

@@ -120,12 +120,14 @@ class Wiring:
             leaves = []
             for leaf, axis in enumerate(var.axes):
                 parts = [
-                    place.put(value, axis if len(received) == 1 else None)
+                    value
                     for channel, message in received
                     for piece, value in zip(channel.pieces, message.payload, strict=True)
                     if (piece.var, piece.leaf) == (var.name, leaf)
                 ]
-                leaves.append(place.put(_join(parts, axis), axis))
+                if len(parts) > 1:
+                    parts = [_join([place.put(part) for part in parts], axis)]
+                leaves.append(place.put(parts[0], axis))
             values[var.name] = tuple(leaves)
         # Waiting here, not inside a compiled call, keeps a late value from stalling other threads' dispatch.
         return jax.block_until_ready(values)
@@ -147,8 +149,6 @@ def _cut(leaf: Any, piece: Piece) -> Any:
 
 
 def _join(parts: Sequence[Any], axis: int | None) -> Any:
-    if len(parts) == 1:
-        return parts[0]
     if axis is None:
         return sum(parts[1:], parts[0]) / len(parts)
     return jnp.concatenate(parts, axis)

@@ -89,10 +89,17 @@ class Block:
             )
         guard = cache.bypassed() if self.place.sharded and self.place.devices[0].platform == "cpu" else nullcontext()
         with jax.default_device(self.place.devices[0]), guard:
-            compiled = jax.jit(function, donate_argnums=(0,)).lower(*arguments).compile()
+            compiled = jax.jit(function, donate_argnums=(0,)).lower(*arguments).compile(self._compiler_options())
         self.clock.compiling += time.perf_counter() - start
         self.announce(f"running {self.label}")
         return compiled
+
+    def _compiler_options(self) -> dict[str, str]:
+        """On a CPU, one operation at a time: other fragments use the other cores, and waking a core for a small
+        operation takes longer than the operation."""
+        if self.place.devices[0].platform != "cpu":
+            return {}
+        return {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 
     def _traced(self, moved: Store, kept: Store, root: jax.Array, path: jax.Array) -> Store:
         indices = list(path)
@@ -135,6 +142,9 @@ class Fused(Block):
     """A whole iteration as one block; one call runs many and returns a row of metrics for each."""
 
     reports: tuple[tuple[str, str], ...] = ()  # (variable, how)
+
+    def _compiler_options(self) -> dict[str, str]:
+        return {}  # Nobody else wants the cores.
 
     @property
     def label(self) -> str:

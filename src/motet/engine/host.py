@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -82,11 +84,13 @@ class HostStep:
 
     def _name(self, leaves: tuple[Any, ...]) -> Store:
         """Tell which leaves are which variable's, and spread them where several devices share them."""
-        written: Store = {}
-        for var in (self.graph.variables[name] for name in self.node.writes):
-            mine, leaves = leaves[: len(var.avals)], leaves[len(var.avals) :]
-            if self.place.sharded:
-                mine = tuple(self.place.put(leaf, axis) for leaf, axis in zip(mine, var.axes, strict=True))
-            written[var.name] = tuple(mine)
-        assert not leaves, "the pool returned more leaves than its node writes"
-        return written
+        if self.place.sharded:
+            axes = [axis for name in self.node.writes for axis in self.graph.variables[name].axes]
+            leaves = tuple(map(self.place.put, leaves, axes))
+        return {name: leaves[start:stop] for name, start, stop in self._parts}
+
+    @cached_property
+    def _parts(self) -> list[tuple[str, int, int]]:
+        """Which leaves are which variable's."""
+        ends = list(accumulate(len(self.graph.variables[name].avals) for name in self.node.writes))
+        return list(zip(self.node.writes, [0, *ends], ends, strict=False))

@@ -36,7 +36,10 @@ class Place:
         return NamedSharding(self.mesh, self.spec(axis)) if self.sharded else SingleDeviceSharding(self.devices[0])
 
     def put(self, leaf: Any, axis: int | None = None) -> jax.Array:
-        return jax.device_put(leaf, self.sharding(axis))
+        sharding = self.sharding(axis)
+        if isinstance(leaf, jax.Array) and leaf.sharding == sharding:
+            return leaf  # It is there already: even to be told so by JAX takes time.
+        return jax.device_put(leaf, sharding)
 
 
 def assign(plan: Plan, devices: Sequence[Any]) -> Mapping[str, list[Place]]:

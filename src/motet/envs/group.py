@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import gymnasium
 import numpy as np
+from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from motet.envs.actions import Actions
 from motet.envs.checks import Observations, write_flags, write_rewards
@@ -61,12 +62,15 @@ class Singles:
         except BaseException:
             self.close()
             raise
-        self.steps = [env.step for env in self.envs]
+        cores, limits = zip(*map(_peel, self.envs), strict=True)
+        self.steps, self.resets = [core.step for core in cores], [core.reset for core in cores]
+        self.limits = np.asarray(limits)
+        """[B] after how many steps an episode is cut off."""
         self.seeds: list[int | None] = list(piece.seeds)
 
     def reset(self, out: Slot) -> None:
         with np.errstate(over="ignore"):  # What overflows is found by the checks.
-            self._reset_rows(range(len(self.envs)), out)
+            self._reset_rows(list(range(len(self.envs))), out)
         for first, last in zip(out.observation, out.next_observation, strict=True):
             np.copyto(last, first)
 
@@ -104,22 +108,29 @@ class Singles:
         write_flags("terminated", terminated, out.terminated, self._blame)
         write_flags("truncated", truncated, out.truncated, self._blame)
         self.length += 1
+        np.logical_or(out.truncated, self.length >= self.limits, out=out.truncated)
 
-    def _reset_rows(self, rows: Sequence[int], out: Slot) -> None:
-        for row in rows:
-            self.at[0] = row
-            seed, self.seeds[row], self.length[row] = self.seeds[row], None, -1
-            try:
-                result = self.envs[row].reset(seed=seed)
-                if seed is not None:
-                    self.envs[row].action_space.seed(seed)
-            except Exception as error:
-                raise self._failed(row, error) from error
-            if not isinstance(result, tuple) or len(result) != 2:
-                raise self._blame(row, f"reset should return (observation, info), but returned {_short(result)}")
-            leaves = tuple(leaf[row : row + 1] for leaf in out.observation)
-            self.observations.write([result[0]], leaves, lambda _, what, row=row: self._blame(row, what))
-            self.length[row] = 0
+    def _reset_rows(self, rows: list[int], out: Slot) -> None:
+        self.length[rows] = -1
+        observations = [self._reset_row(row) for row in rows]
+        fresh = tuple(np.empty((len(rows), *leaf.shape[1:]), leaf.dtype) for leaf in out.observation)
+        self.observations.write(observations, fresh, lambda place, what: self._blame(rows[place], what))
+        for leaf, new in zip(out.observation, fresh, strict=True):
+            leaf[rows] = new
+        self.length[rows] = 0
+
+    def _reset_row(self, row: int) -> Any:
+        self.at[0] = row
+        seed, self.seeds[row] = self.seeds[row], None
+        try:
+            result = self.resets[row](seed=seed)
+            if seed is not None:
+                self.envs[row].action_space.seed(seed)
+        except Exception as error:
+            raise self._failed(row, error) from error
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise self._blame(row, f"reset should return (observation, info), but returned {_short(result)}")
+        return result[0]
 
     def _make(self, make: Make, row: int) -> gymnasium.Env:
         self.at[0], self.length[row] = row, -1
@@ -158,6 +169,20 @@ class Singles:
         row = next(row for row, result in enumerate(results) if not isinstance(result, tuple) or len(result) != 5)
         expected = "(observation, reward, terminated, truncated, info)"
         return self._blame(row, f"step should return {expected}, but returned {_short(results[row])}")
+
+
+NEVER = np.iinfo(np.int64).max
+
+
+def _peel(env: gymnasium.Env) -> tuple[gymnasium.Env, int]:
+    """What is below the layers whose work a group does itself, for all environments at once: keeping the order of
+    reset and step, and the time limit -> (environment, limit)."""
+    limit = NEVER
+    while type(env) in (OrderEnforcing, TimeLimit):
+        if isinstance(env, TimeLimit):
+            limit = min(limit, env._max_episode_steps)
+        env = env.env
+    return env, limit
 
 
 def _short(value: Any) -> str:

@@ -98,7 +98,7 @@ class Waiter:
     not sleep in between; whoever is asked rarely must not keep a processor busy.
     """
 
-    MOMENT = 200e-6
+    MOMENT = 1e-3
 
     def __init__(self, bell: Bell):
         self.bell, self.brief = bell, False
@@ -108,5 +108,6 @@ class Waiter:
         while self.brief and time.perf_counter() - began < self.MOMENT:
             if self.bell.heard():
                 return
+            os.sched_yield()
         self.bell.wait()
         self.brief = time.perf_counter() - began < self.MOMENT

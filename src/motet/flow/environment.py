@@ -199,22 +199,25 @@ def advance_host(step: HostStep, length: np.ndarray, total: np.ndarray) -> tuple
     """What a step of B environments comes to: (lengths, totals, *the leaves of HOST_FIELDS), NumPy's and nobody
     else's."""
     reward = step.reward.astype(total.dtype)
-    length, total = length + 1, total + reward
+    length, total = length + np.int32(1), total + reward
     done = step.terminated | step.truncated
-    over = done | ~step.valid
+    invalid = ~step.valid
+    over = done | invalid
+    none = np.zeros_like(total), np.zeros_like(length)
+    ended = np.count_nonzero(over)  # Most steps end nothing.
     return (
-        np.where(over, 0, length).astype(np.int32),
-        np.where(over, 0, total).astype(total.dtype),
+        np.where(over, none[1], length) if ended else length,
+        np.where(over, none[0], total) if ended else total,
         *map(np.array, step.observation),
         *map(np.array, step.next_observation),
         reward,
         np.array(step.terminated),
         # An end of its own outweighs a limit. A step that never came back ends its episode too: nothing may be
         # traced across it.
-        (step.truncated & ~step.terminated) | ~step.valid,
+        (step.truncated & ~step.terminated) | invalid,
         over,
-        np.where(done, total, 0).astype(total.dtype),
-        np.where(done, length, 0).astype(np.int32),
+        np.where(done, total, none[0]) if ended else none[0],
+        np.where(done, length, none[1]) if ended else none[1],
         done,
         np.array(step.valid),
         np.array(step.restarts),
