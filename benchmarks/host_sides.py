@@ -81,8 +81,7 @@ def trained(
     from motet.plan.check import check
     from motet.plan.presets import preset
 
-    import os
-    if not os.environ.get("ASYNC"): dispatch.inline()
+    dispatch.inline()
     chosen = preset(**plan)
     bound = algorithms.find(algorithm)(**{k: tuple(v) if isinstance(v, list) else v for k, v in options.items()})
     made = motet.make(Sleeper(sleep)) if sleep else motet.make(env)
@@ -157,10 +156,12 @@ def learning(algorithm: str, env: str, options: Mapping[str, Any], iterations: i
 
     import motet
     from motet import algorithms
+    from motet.engine import dispatch
     from motet.engine.compile import Block
     from motet.engine.local import Run
     from motet.flow.trace import trace
 
+    dispatch.inline()
     plan = motet.coarse(actors=1)
     bound = algorithms.find(algorithm)(**{k: tuple(v) if isinstance(v, list) else v for k, v in options.items()})
     graph = trace(bound, motet.make(env), total_timesteps=1_000_000_000, cuts=plan.cuts())

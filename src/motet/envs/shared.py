@@ -98,7 +98,7 @@ class Waiter:
     not sleep in between; whoever is asked rarely must not keep a processor busy.
     """
 
-    MOMENT = 1e-3
+    MOMENT = 200e-6
 
     def __init__(self, bell: Bell):
         self.bell, self.brief = bell, False
