@@ -87,24 +87,15 @@ def test_what_a_step_returned_stays_during_the_next(workers: int) -> None:
     pool.close()
 
 
-def test_the_worker_that_is_ready_first_comes_first() -> None:
+def test_a_step_that_was_begun_is_ready_when_its_slowest_worker_is() -> None:
     pool = open_workers(Sleepy, count=3)
     pool.reset()
-    slow, fast = (np.array([1, 1], np.int32),), (np.array([0], np.int32),)
-    pool.send(0, slow)
-    counts = []
-    for _ in range(3):
-        pool.send(1, fast)
-        ready = pool.recv()
-        assert list(ready) == [1] and ready[1].valid.shape == (1,)
-        counts.append(ready[1].observation[0][0, 0])
-    assert counts == [1, 2, 3]
-    with pytest.raises(MotetError, match="Worker 0 is still stepping"):
-        pool.send(0, slow)
-    assert pool.recv()[0].reward.tolist() == [1, 1]
-    with pytest.raises(MotetError, match="nothing was sent"):
-        pool.recv()
-    assert pool.step(zeros(3)).reward.tolist() == [2, 2, 4]
+    pool.begin((np.array([1, 1, 0], np.int32),))
+    assert not pool.ready() and pool.descriptors
+    with pytest.raises(MotetError, match="is still stepping"):
+        pool.begin(zeros(3))
+    assert pool.finish().reward.tolist() == [1, 1, 1]
+    assert pool.step(zeros(3)).reward.tolist() == [2, 2, 2]
     pool.close()
 
 
@@ -139,18 +130,6 @@ def test_a_death_before_a_reset_is_survived_and_reported_with_the_next_step() ->
     assert (pool.reset()[0][:, 0] == 0).all()
     step = pool.step(zeros())
     assert step.valid.all() and step.restarts.tolist() == [1, 0, 0, 0]
-    pool.close()
-
-
-def test_an_idle_worker_that_dies_is_started_anew_when_it_is_sent_to() -> None:
-    pool = open_workers(Counter, count=2)
-    pool.reset()
-    os.kill(pids(pool)[0], signal.SIGKILL)
-    for _ in range(3):
-        pool.send(1, zeros(1))
-        assert pool.recv()[1].valid.all()
-    pool.send(0, zeros(1))
-    assert not pool.recv()[0].valid.any()
     pool.close()
 
 

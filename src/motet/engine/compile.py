@@ -94,7 +94,7 @@ class Block:
         self.announce(f"running {self.label}")
         return compiled
 
-    def _compiler_options(self) -> dict[str, str]:
+    def _compiler_options(self) -> dict[str, str | bool]:
         """On a CPU, one operation at a time: other fragments use the other cores, and waking a core for a small
         operation takes longer than the operation."""
         if self.place.devices[0].platform != "cpu":
@@ -143,7 +143,7 @@ class Fused(Block):
 
     reports: tuple[tuple[str, str], ...] = ()  # (variable, how)
 
-    def _compiler_options(self) -> dict[str, str]:
+    def _compiler_options(self) -> dict[str, str | bool]:
         return {}  # Nobody else wants the cores.
 
     @property

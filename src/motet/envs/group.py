@@ -178,7 +178,7 @@ def _peel(env: gymnasium.Env) -> tuple[gymnasium.Env, int]:
     """What is below the layers whose work a group does itself, for all environments at once: keeping the order of
     reset and step, and the time limit -> (environment, limit)."""
     limit = NEVER
-    while type(env) in (OrderEnforcing, TimeLimit):
+    while isinstance(env, gymnasium.Wrapper) and type(env) in (OrderEnforcing, TimeLimit):
         if isinstance(env, TimeLimit):
             limit = min(limit, env._max_episode_steps)
         env = env.env

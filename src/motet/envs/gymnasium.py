@@ -60,10 +60,6 @@ class Gymnasium(HostEnvironment):
         observation, action = _leaves(self.observation_space), _leaves(self.action_space)
         return Form(self.name, self._observation, self._action, observation, action, reward, self.check_bounds)
 
-    def describe(self) -> dict[str, Any]:
-        options = {name: repr(value) for name, value in self.options.items()}
-        return {"name": self.name, "library": f"gymnasium {gymnasium.__version__}", "options": options}
-
     def _ask_for_spaces(self) -> tuple[gymnasium.Space, gymnasium.Space]:
         env = self._make_one()
         try:

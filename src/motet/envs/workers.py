@@ -78,7 +78,7 @@ class Belongings:
 
 
 class WorkerPool:
-    """See `Pool`. `send` and `recv` do the same by the worker, for callers who go on with whoever is ready first."""
+    """See `Pool` and `Waitable`."""
 
     def __init__(self, build: Build, form: Form, opening: Opening):
         self._form, self._opening = form, opening
@@ -140,34 +140,11 @@ class WorkerPool:
         """Wait for the step that `begin` began."""
         workers = self._workers()
         try:
-            self._wait(workers, enough=len(workers))
+            self._wait(workers)
         except BaseException:
             self.close()
             raise
-        return self._result(self._slots[self._turn], workers, 0, self._opening.count)
-
-    def send(self, worker: int, action: Leaves) -> None:
-        """Begin a step of one worker's environments."""
-        one = self._idle(worker)[0]
-        slot = 1 - one.slot
-        self._slots[slot].rows(one.rows).put(action)
-        with self._or_close():
-            self._tell(one, STEP, slot)
-
-    def recv(self) -> dict[int, HostStep]:
-        """Wait until a worker has done the step that it was sent; what every worker gave that is ready by then."""
-        sent = [worker for worker in self._workers() if worker.busy]
-        if not sent:
-            raise MotetError("recv() waits for what send() began, but nothing was sent.")
-        with self._or_close():
-            self._wait(sent, enough=1)
-        ready = [worker for worker in sent if not worker.busy]
-        return {
-            each.number: self._result(
-                self._slots[each.slot].rows(each.rows), [each], each.rows.start, each.rows.stop - each.rows.start
-            )
-            for each in ready
-        }
+        return self._result(self._slots[self._turn], workers)
 
     def close(self) -> None:
         self._slots, self._by_descriptor = (), {}
@@ -189,13 +166,12 @@ class WorkerPool:
             raise MotetError("This pool is closed; open a new one.")
         return self._own.workers
 
-    def _idle(self, number: int | None = None) -> list[Worker]:
+    def _idle(self) -> list[Worker]:
         workers = self._workers()
-        chosen = workers if number is None else [workers[number]]
-        for worker in chosen:
+        for worker in workers:
             if worker.busy:
-                raise MotetError(f"Worker {worker.number} is still {worker.busy}; recv() what was sent to it first.")
-        return chosen
+                raise MotetError(f"Worker {worker.number} is still {worker.busy}; finish() that step first.")
+        return workers
 
     def _start_all(self) -> None:
         for number, rows in enumerate(self._shares):
@@ -204,7 +180,7 @@ class WorkerPool:
             self._own.workers.append(Worker(number, rows, Process(self._own.memory), words))
         for worker in self._own.workers:
             self._introduce(worker)
-        self._wait(self._own.workers, enough=len(self._own.workers))
+        self._wait(self._own.workers)
         self._started = True
 
     def _introduce(self, worker: Worker) -> None:
@@ -242,11 +218,11 @@ class WorkerPool:
         with self._or_close():
             for worker in workers:
                 self._tell(worker, command, self._turn)
-            self._wait(workers, enough=len(workers))
+            self._wait(workers)
 
-    def _wait(self, workers: list[Worker], enough: int) -> None:
-        """Until so many of them are idle."""
-        while len(busy := [worker for worker in workers if worker.busy]) > len(workers) - enough:
+    def _wait(self, workers: list[Worker]) -> None:
+        """Until all of them are idle."""
+        while busy := [worker for worker in workers if worker.busy]:
             deadline = min([worker.deadline for worker in busy])
             self._listen(workers, min(max(0.0, deadline - time.monotonic()), LONGEST_SLEEP))
 
@@ -313,14 +289,14 @@ class WorkerPool:
         for part in (rows.reward, rows.terminated, rows.truncated):
             part[...] = 0
 
-    def _result(self, slot: Slot, workers: list[Worker], first: int, count: int) -> HostStep:
+    def _result(self, slot: Slot, workers: list[Worker]) -> HostStep:
         if not any(worker.lost or worker.unreported for worker in workers):
-            return HostStep(*slot[1:], self._all[:count], self._none[:count])
-        valid, restarts = np.ones(count, np.bool_), np.zeros(count, np.int32)
+            return HostStep(*slot[1:], self._all, self._none)
+        valid, restarts = np.ones_like(self._all), np.zeros_like(self._none)
         for worker in workers:
             if worker.lost:
-                valid[worker.rows.start - first : worker.rows.stop - first] = False
-            restarts[worker.rows.start - first] = worker.unreported
+                valid[worker.rows] = False
+            restarts[worker.rows.start] = worker.unreported
             worker.unreported = 0
         return HostStep(*slot[1:], valid, restarts)
 

@@ -7,7 +7,7 @@ leaf of its spaces, with the environments on the first axis. Nothing here import
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -109,7 +109,3 @@ class HostEnvironment:
 
     def open(self, opening: Opening) -> Pool:
         raise NotImplementedError(f"{type(self).__name__} must define open(self, opening) -> Pool")
-
-    def describe(self) -> dict[str, Any]:
-        """What a run's record says of it."""
-        return {"name": self.name}
