@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces as gym
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import TimeLimit, TransformReward
 
 import motet
 from motet.envs.gymnasium import Gymnasium, convert_space
@@ -307,3 +308,16 @@ def test_missing_atari_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> 
         Gymnasium(atari("ALE/Pong-v5"))
     with pytest.raises(motet.BadEnvironment, match="ale-py"):
         Gymnasium("ALE/Pong-v5")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(("inner", "outer"), [(3, 7), (7, 3)])
+def test_every_time_limit_counts_and_no_other_wrapper_is_left_out(workers: int, inner: int, outer: int) -> None:
+    def make() -> gymnasium.Env:
+        limited = TimeLimit(TimeLimit(Counter(length=100), inner), outer)
+        return TimeLimit(TransformReward(limited, lambda reward: 10 * reward), 5)
+
+    steps = run(Gymnasium(make), 6, workers=workers)
+    assert [bool(step.truncated.all()) for step in steps] == [False, False, True, False, False, True]
+    assert not any(step.terminated.any() for step in steps)
+    assert [float(step.reward[0]) for step in steps] == [10, 20, 30, 10, 20, 30]
