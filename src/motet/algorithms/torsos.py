@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from motet.algorithms.convolution import Convolution
 from motet.algorithms.observations import View, find_pictures
 from motet.errors import BadAlgorithm
 from motet.flow.spaces import Space
@@ -30,10 +31,7 @@ class Nature(nn.Module):
     def __call__(self, image: jax.Array) -> jax.Array:
         orthogonal, float_type = nn.initializers.orthogonal(np.sqrt(2)), jnp.result_type(float)
         for channels, size, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
-            layer = nn.Conv(
-                channels, (size, size), stride, padding="VALID", kernel_init=orthogonal, param_dtype=float_type
-            )
-            image = nn.relu(layer(image))
+            image = nn.relu(Convolution(channels, size, stride, "VALID", orthogonal)(image))
         return nn.relu(nn.Dense(512, kernel_init=orthogonal, param_dtype=float_type)(_flat(image)))
 
 
@@ -43,17 +41,13 @@ class Residual(nn.Module):
     @nn.compact
     def __call__(self, image: jax.Array) -> jax.Array:
         for channels in (16, 32, 32):
-            image = _conv(channels)(image)
+            image = Convolution(channels, 3)(image)
             image = nn.max_pool(image, (3, 3), (2, 2), padding="SAME")
             for _ in range(2):
-                inner = _conv(channels)(nn.relu(image))
-                image = image + _conv(channels)(nn.relu(inner))
+                inner = Convolution(channels, 3)(nn.relu(image))
+                image = image + Convolution(channels, 3)(nn.relu(inner))
         # The default initialisation: an orthogonal one of gain sqrt(2) would double the variance in every block.
         return nn.relu(nn.Dense(256, param_dtype=jnp.result_type(float))(_flat(nn.relu(image))))
-
-
-def _conv(channels: int) -> nn.Conv:
-    return nn.Conv(channels, (3, 3), param_dtype=jnp.result_type(float))
 
 
 def _flat(image: jax.Array) -> jax.Array:
