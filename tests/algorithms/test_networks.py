@@ -95,9 +95,9 @@ def test_the_nature_network_has_the_published_layers() -> None:
     atari = Torso.make(Box(0, 255, (84, 84, 4), "uint8"), "auto")
     layers = jax.eval_shape(atari.init, jax.random.key(0))["params"]["Nature_0"]
     assert {name: layer["kernel"].shape for name, layer in layers.items()} == {
-        "Conv_0": (8, 8, 4, 32),
-        "Conv_1": (4, 4, 32, 64),
-        "Conv_2": (3, 3, 64, 64),
+        "Convolution_0": (8, 8, 4, 32),
+        "Convolution_1": (4, 4, 32, 64),
+        "Convolution_2": (3, 3, 64, 64),
         "Dense_0": (7 * 7 * 64, 512),
     }
 
@@ -105,7 +105,7 @@ def test_the_nature_network_has_the_published_layers() -> None:
 def test_the_residual_network_has_the_published_layers() -> None:
     atari = Torso.make(Box(0, 255, (84, 84, 4), "uint8"), "impala")
     layers = jax.eval_shape(atari.init, jax.random.key(0))["params"]["Residual_0"]
-    channels = [layers[f"Conv_{index}"]["kernel"].shape[-1] for index in range(15)]
+    channels = [layers[f"Convolution_{index}"]["kernel"].shape[-1] for index in range(15)]
     assert channels == [16] * 5 + [32] * 10
     assert layers["Dense_0"]["kernel"].shape == (11 * 11 * 32, 256)
 
