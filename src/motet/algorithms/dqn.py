@@ -55,7 +55,7 @@ class DQN(Algorithm):
     batch_size: int = option(128, 1)
     """Items drawn from the replay for a gradient step."""
     buffer_size: int = option(50_000, 1)
-    """Items that the replay holds. One that holds the whole run does not forget what failure looks like."""
+    """Items that the replay holds."""
     learning_starts: int = option(1_000, 0)
     """Environment steps before the first training."""
     learning_rate: float = option(5e-4, above=0)
