@@ -60,6 +60,9 @@ class DQN(Algorithm):
     """Environment steps before the first training."""
     learning_rate: float = option(5e-4, above=0)
     """Step size of Adam."""
+    adam_epsilon: float = option(0.01, above=0)
+    """What Adam adds to the size of gradients. With next to nothing, steps grow where gradients are tiny, and a policy
+    that has long been good collapses."""
     discount: float = option(0.99, 0, 1)
     """What a reward one step later is worth."""
     target_period: int = option(50, 1)
@@ -91,7 +94,7 @@ class DQN(Algorithm):
 
     @cached_property
     def optimiser(self) -> optax.GradientTransformation:
-        return optax.chain(clipped(self.max_gradient_norm), optax.adam(self.learning_rate))
+        return optax.chain(clipped(self.max_gradient_norm), optax.adam(self.learning_rate, eps=self.adam_epsilon))
 
     def init(self, key: jax.Array) -> Learner:
         params = self.network.init(key)
