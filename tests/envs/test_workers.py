@@ -133,6 +133,19 @@ def test_a_death_before_a_reset_is_survived_and_reported_with_the_next_step() ->
     pool.close()
 
 
+def test_a_worker_that_dies_after_its_step_has_delivered_it_and_is_started_anew_for_the_next() -> None:
+    pool = open_workers(Sleepy, count=2)
+    pool.reset()
+    pool.begin((np.array([1, 0], np.int32),))
+    time.sleep(0.1)  # The second worker has finished by then, and the first has not.
+    assert not pool.ready()
+    os.kill(pids(pool)[1], signal.SIGKILL)
+    assert pool.finish().valid.tolist() == [True, True]
+    after = pool.step(zeros(2))
+    assert after.valid.tolist() == [True, False] and after.restarts.tolist() == [0, 1]
+    pool.close()
+
+
 def test_too_many_deaths_are_an_error() -> None:
     before = left_behind()
     pool = open_workers(partial(Bad, "die", 1), count=2, restarts=2)

@@ -1,7 +1,7 @@
 """Convolutions of images that are fast wherever they run.
 
-Accelerators have convolutions of their own. XLA's for the CPU takes some twenty times as long inside of a loop as
-outside, and every training loop is one: there, a convolution is a product of two matrices.
+Accelerators have convolutions of their own. The gradients of XLA's for the CPU take some ten times as long inside of a
+loop as outside, and every training loop is one: there, a convolution is a product of two matrices.
 """
 
 from __future__ import annotations

@@ -61,8 +61,7 @@ class DQN(Algorithm):
     learning_rate: float = option(5e-4, above=0)
     """Step size of Adam."""
     adam_epsilon: float = option(0.01, above=0)
-    """What Adam adds to the size of gradients. With next to nothing, steps grow where gradients are tiny, and a policy
-    that has long been good collapses."""
+    """What Adam adds to the size of gradients: it damps the steps where gradients are tiny."""
     discount: float = option(0.99, 0, 1)
     """What a reward one step later is worth."""
     target_period: int = option(50, 1)
