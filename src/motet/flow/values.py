@@ -31,6 +31,10 @@ class Transitions:
     next_observation: Any
     valid: Any = ()
     """Which steps really happened; () where all did."""
+    truncated: Any = ()
+    """Where an episode was cut short, for items of several steps; () where nothing says."""
+    discount: Any = ()
+    """What the value of the next observation counts; () where it is that of one step."""
 
 
 @jax.tree_util.register_dataclass
@@ -55,7 +59,13 @@ class Rollout:
     @property
     def transitions(self) -> Transitions:
         return Transitions(
-            self.observation, self.action, self.reward, self.terminated, self.next_observation, self.valid
+            self.observation,
+            self.action,
+            self.reward,
+            self.terminated,
+            self.next_observation,
+            self.valid,
+            self.truncated,
         )
 
 

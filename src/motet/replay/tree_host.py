@@ -51,7 +51,16 @@ class HostTree:
         column, leaf = np.empty(share.shape, np.int32), np.empty(share.shape, np.int32)
         value = np.empty(share.shape, np.float32)
         self._loops.find(
-            self._joined, self._top_offsets, self.array, self._offsets, self.shape.shift, share, total, column, leaf, value
+            self._joined,
+            self._top_offsets,
+            self.array,
+            self._offsets,
+            self.shape.shift,
+            share,
+            total,
+            column,
+            leaf,
+            value,
         )
         return column, leaf, value
 

@@ -14,9 +14,7 @@ def sum_children(tree: Any, column: int, first: int, count: int) -> Any:
     return total
 
 
-def update(
-    tree: Any, counts: Any, offsets: Any, shift: int, column: Any, leaf: Any, value: Any
-) -> None:
+def update(tree: Any, counts: Any, offsets: Any, shift: int, column: Any, leaf: Any, value: Any) -> None:
     columns, depth, fan_out = tree.shape[0], counts.size - 1, 1 << shift
     for entry in range(leaf.size):
         if leaf[entry] >= 0:

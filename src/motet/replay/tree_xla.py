@@ -60,9 +60,7 @@ def find(shape: TreeShape, tree: jax.Array, share: jax.Array) -> tuple[jax.Array
     return column, leaf, tree.at[column, shape.first_leaf + leaf].get(mode="promise_in_bounds")
 
 
-def _descend(
-    shape: TreeShape, tree: jax.Array, column: jax.Array, target: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def _descend(shape: TreeShape, tree: jax.Array, column: jax.Array, target: jax.Array) -> tuple[jax.Array, jax.Array]:
     node = jnp.zeros_like(column)
     for level in range(shape.depth):
         children = _children(shape, tree, column, level, node)
