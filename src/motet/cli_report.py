@@ -32,7 +32,10 @@ def summary(result: Result, wanted: int) -> str:
             for each in result.links
         ]
         header = ("link", "from", "to", "messages", "bytes", "measured lag")
-        lines += ["", *table(header, rows, "<<<>><"), ""]
+        lines += ["", *table(header, rows, "<<<>><")]
+    if result.parts:
+        rows = [(each.name, f"{each.iterations_per_second:,.1f}", _waited(each.waited)) for each in result.parts]
+        lines += ["", *table(("part", "iterations/s", "waited for"), rows, "<><"), ""]
     return "\n".join([*lines, f"run folder  {_near(result.run_dir)}"])
 
 
@@ -41,6 +44,11 @@ def _lags(lags: Mapping[int, int]) -> str:
     if len(lags) < 2:
         return str(next(iter(lags), "none"))
     return ", ".join(f"{lag} (×{count:,})" for lag, count in sorted(lags.items()))
+
+
+def _waited(shares: Mapping[str, float]) -> str:
+    """For whom, and which share of the time; what is below one in a hundred is left out."""
+    return ", ".join(f"{whom} {share:.0%}" for whom, share in shares.items() if share >= 0.01) or "nobody"
 
 
 def _near(path: Path | None) -> str:

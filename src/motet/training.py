@@ -13,6 +13,7 @@ import jax
 
 from motet import algorithms, envs
 from motet.engine import cache, dispatch
+from motet.engine.ledger import Part
 from motet.engine.local import Flown, Limits, Mode, Outcome, Run, gather
 from motet.errors import BadOption, Diverged
 from motet.flow.algorithm import Algorithm, Spec
@@ -47,6 +48,8 @@ class Result:
     plan: Plan
     links: tuple[Flown, ...]
     """What went over each link, and how old it was when it was read."""
+    parts: tuple[Part, ...] = ()
+    """How fast each replica went, and whom it waited for; empty where there is one alone."""
     run_dir: Path | None = None
 
     @property
@@ -186,6 +189,7 @@ class _Session:
             compile_seconds=outcome.compile_seconds,
             plan=self.plan,
             links=outcome.flown,
+            parts=outcome.parts,
             run_dir=self.writer.path if self.writer else None,
         )
 
@@ -195,7 +199,7 @@ class _Session:
             return error
         iteration, leaves = error.result
         learner = self.graph.variables["learner"].unpack(leaves)
-        outcome = Outcome(iteration, {}, (), 0.0, None)  # type: ignore[arg-type]
+        outcome = Outcome(iteration, {}, (), (), 0.0, None)  # type: ignore[arg-type]
         result = self._result(outcome, learner, meter, start)
         where = f" It was saved in {result.run_dir}." if result.run_dir else " It is in this error's `result`."
         return Diverged(str(error) + where, error.iteration, result)

@@ -81,9 +81,15 @@ class Silent:
 def traced(algorithm: Algorithm, plan: Plan, env: Environment | None = None, iterations: int = ITERATIONS) -> Graph:
     """The graph of an algorithm, cut as the plan wants it and with a run of `iterations` in mind."""
     env = env or motet.make("CartPole-v1")
-    short = trace(algorithm, env)
-    total = short.prefill_steps + iterations * short.steps_per_iteration
-    return trace(algorithm, env, total_timesteps=total, cuts=plan.cuts())
+    prefill, each = lengths(algorithm, env)
+    return trace(algorithm, env, total_timesteps=prefill + iterations * each, cuts=plan.cuts())
+
+
+@functools.cache
+def lengths(algorithm: Algorithm, env: Environment) -> tuple[int, int]:
+    """The steps of the prefill and of an iteration."""
+    graph = trace(algorithm, env)
+    return graph.prefill_steps, graph.steps_per_iteration
 
 
 def run(

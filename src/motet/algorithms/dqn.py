@@ -1,4 +1,5 @@
-"""Deep Q-learning (Mnih et al. 2015), with double targets (van Hasselt et al. 2016) and uniform replay."""
+"""Deep Q-learning (Mnih et al. 2015), with what is usually added to it: double targets (van Hasselt et al. 2016),
+returns of several steps, dueling values (Wang et al. 2016) and prioritised replay (Schaul et al. 2016)."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from motet.algorithms.torsos import TORSOS, Torso, TorsoName
 from motet.flow.algorithm import Algorithm, Decision, option
 from motet.flow.spaces import Discrete, Space
 from motet.flow.trace import Flow
-from motet.flow.values import Transitions
-from motet.replay import Uniform
+from motet.flow.values import Drawn, Transitions
+from motet.replay import Prioritised, Uniform
 
 
 @jax.tree_util.register_dataclass
@@ -68,6 +69,19 @@ class DQN(Algorithm):
     """Gradient steps between two copies of the network to the target network."""
     double: bool = True
     """Let the online network choose the action that the target network judges."""
+    n_step: int = option(5, 1)
+    """Rewards that are added up before the value of what comes next is asked for. Several keep values from running
+    away: what they are learned from is less an estimate of their own."""
+    dueling: bool = False
+    """Let the network judge the state and the actions' advantages apart."""
+    prioritised: bool = False
+    """Draw items in proportion to how wrong their values were."""
+    alpha: float = option(0.6, 0, 1)
+    """How much priorities count: 0 is uniform, 1 in proportion."""
+    beta: float = option(0.4, 0, 1)
+    """How much importance weights make up for priorities at the start; at the end they do so wholly."""
+    frames: int | None = option(None, 1)
+    """Observations stack so many pictures, of which each is stored once; None: they are stored as they come."""
     first_epsilon: float = option(1.0, 0, 1)
     """The share of random actions at the start."""
     last_epsilon: float = option(0.05, 0, 1)
@@ -89,7 +103,24 @@ class DQN(Algorithm):
         observations, actions = self.spec.observation_space, self.spec.action_space
         assert isinstance(actions, Discrete)
         layers = Torso.make(observations, self.torso).layers(self.hidden)
-        return Network(MLP(layers, actions.n, self.activation, random_biases=True), observations, self.torso)
+        outputs = actions.n + 1 if self.dueling else actions.n
+        return Network(MLP(layers, outputs, self.activation, random_biases=True), observations, self.torso)
+
+    def values(self, params: Any, observation: Any) -> jax.Array:
+        """[..., actions] what each action is worth."""
+        out = self.network(params, observation)
+        if not self.dueling:
+            return out
+        state, advantages = out[..., :1], out[..., 1:]
+        return state + advantages - jnp.mean(advantages, -1, keepdims=True)
+
+    @property
+    def replay(self) -> Uniform | Prioritised:
+        item: dict[str, Any] = {"n_step": self.n_step, "discount": self.discount, "frames": self.frames}
+        if not self.prioritised:
+            return Uniform(self.buffer_size, **item)
+        rows = self.spec.iterations * self.train_frequency
+        return Prioritised(self.buffer_size, alpha=self.alpha, beta=self.beta, anneal=rows, **item)
 
     @cached_property
     def optimiser(self) -> optax.GradientTransformation:
@@ -114,19 +145,25 @@ class DQN(Algorithm):
         return Decision(jnp.where(explore, self.spec.action_space.sample(key_action), best))
 
     def exploit(self, policy: Greedy, memory: Any, observation: Any, key: jax.Array) -> Decision:
-        return Decision(jnp.argmax(self.network(policy.params, observation)).astype(jnp.int32))
+        return Decision(jnp.argmax(self.values(policy.params, observation)).astype(jnp.int32))
 
-    def gradient(self, weights: tuple[Any, Any], sample: Transitions) -> tuple[Any, dict[str, jax.Array]]:
-        return jax.grad(self.loss, has_aux=True)(*weights, sample)
+    def gradient(self, weights: tuple[Any, Any], sample: Drawn) -> tuple[Any, dict[str, jax.Array], jax.Array]:
+        gradients, (metrics, errors) = jax.grad(self.loss, has_aux=True)(*weights, sample)
+        return gradients, metrics, errors
 
-    def loss(self, params: Any, target: Any, sample: Transitions) -> tuple[jax.Array, dict[str, jax.Array]]:
-        next_target = self.network(target, sample.next_observation)
-        next_online = self.network(params, sample.next_observation) if self.double else next_target
+    def loss(self, params: Any, target: Any, sample: Drawn) -> tuple[jax.Array, tuple[dict[str, jax.Array], jax.Array]]:
+        """The loss, what is reported of it, and how wrong each value was."""
+        steps: Transitions = sample.items
+        next_target = self.values(target, steps.next_observation)
+        next_online = self.values(params, steps.next_observation) if self.double else next_target
         next_value = pick(next_target, jnp.argmax(next_online, -1))
-        goal = sample.reward + self.discount * jnp.where(sample.terminated, 0, next_value)
-        value = pick(self.network(params, sample.observation), sample.action)
-        loss = jnp.mean(real(optax.l2_loss(value, jax.lax.stop_gradient(goal)), sample.valid))
-        return loss, {"loss": loss, "value": jnp.mean(value)}
+        discount = steps.discount if self.n_step > 1 else self.discount
+        goal = steps.reward + discount * jnp.where(steps.terminated, 0, next_value)
+        value = pick(self.values(params, steps.observation), steps.action)
+        errors = value - jax.lax.stop_gradient(goal)
+        weight = sample.weight if self.prioritised else 1.0
+        loss = jnp.mean(real(weight * errors**2 / 2, steps.valid))
+        return loss, ({"loss": loss, "value": jnp.mean(value)}, jnp.abs(errors))
 
     def apply(self, state: Learner, gradients: Any) -> Learner:
         changes, optimiser = self.optimiser.update(gradients, state.optimiser, state.params)
@@ -137,11 +174,12 @@ class DQN(Algorithm):
     def loop(self, flow: Flow) -> None:
         flow.prefill(self.learning_starts)
         steps = flow.unroll(self.act, steps=self.train_frequency)
-        flow.remember(steps.transitions, into=Uniform(self.buffer_size))
+        flow.remember(steps.transitions, into=self.replay)
         with flow.repeat(self.gradient_steps):
             sample = flow.sample(self.batch_size)
-            gradients, metrics = flow.call(self.gradient, sample)
+            gradients, metrics, errors = flow.call(self.gradient, sample)
             flow.apply(self.apply, gradients)
+            flow.reprioritize(sample, errors)
             flow.report(metrics)
 
 

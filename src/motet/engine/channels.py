@@ -34,6 +34,8 @@ class Channel:
     """From one replica to another. With `latest`, a new message replaces one that nobody has taken."""
 
     name: str
+    source: str
+    target: str
     pieces: tuple[Piece, ...]
     capacity: int
     latest: bool
@@ -82,7 +84,9 @@ class Wiring:
                     found = pieces(self.vars(wire), sender, senders, receiver, receivers)
                     if found:
                         name = f"{wire.name} ({sender} -> {receiver})"
-                        self.channels[wire, sender, receiver] = Channel(name, found, capacity, wire.lag == "latest")
+                        self.channels[wire, sender, receiver] = Channel(
+                            name, wire.source, wire.target, found, capacity, wire.lag == "latest"
+                        )
 
     def vars(self, wire: Wire) -> tuple[Var, ...]:
         return tuple(self.graph.variables[name] for name in wire.vars)
@@ -96,10 +100,10 @@ class Wiring:
         return [self.channels[wire, s, receiver] for s in senders if (wire, s, receiver) in self.channels]
 
     def room(self, channel: Channel) -> Wait:
-        return Wait(channel.has_room, f"room in {channel.name}")
+        return Wait(channel.has_room, f"room in {channel.name}", channel.target)
 
     def message(self, channel: Channel) -> Wait:
-        return Wait(channel.has_message, channel.name)
+        return Wait(channel.has_message, channel.name, channel.source)
 
     def put(self, channel: Channel, version: Version, store: Mapping[str, tuple[Any, ...]], counted: bool) -> None:
         payload = tuple(_cut(store[piece.var][piece.leaf], piece) for piece in channel.pieces)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,8 @@ from motet.engine import cache
 from motet.engine.evaluate import Evaluator, Store, node_keys
 from motet.engine.host import HostStep, Stand
 from motet.engine.place import Place
+from motet.engine.shelf import Shelf
+from motet.engine.stored import StoreStep, Vault
 from motet.flow.batch import SHARDS
 from motet.flow.graph import Cut, Graph, Node, Output
 from motet.plan.project import Program, Rounds, Send, Step
@@ -53,6 +55,7 @@ class Block:
     outs: tuple[str, ...]
     donated: tuple[str, ...]
     announce: Callable[[str], None]
+    shelf: Shelf
     clock: Clock = field(default_factory=Clock)
     compiled: Any = None
 
@@ -70,14 +73,33 @@ class Block:
         """Run on the variables of `store` -> the variables that something else needs."""
         moved = {name: store[name] for name in self.donated}
         kept = {name: store[name] for name in self.kept}
-        arguments = (moved, kept, root, np.asarray(path, np.uint32))
+        arguments = (moved, kept, root, self._first, np.asarray(path, np.uint32))
         if self.compiled is None:
             self.compiled = self._compile(self._traced, arguments, self._specs(self.outs))
         return self.compiled(*arguments)
 
     def _compile(self, function: Callable[..., Any], arguments: Any, out_specs: Any) -> Any:
+        """The function for this block's devices: other replicas may have traced it already, or even compiled it."""
         start = time.perf_counter()
         self.announce(f"compiling {self.label}")
+        name = (type(self), self.steps, self.outs, self.donated)
+        devices = self.place.devices
+
+        def make() -> Any:
+            # Which devices a sharded function is for is part of it.
+            owner = (name, devices if self.place.sharded else ())
+            jitted = self.shelf.get(owner, lambda: self._jitted(function, arguments, out_specs))
+            with jax.default_device(devices[0]), self._cache():
+                with self.shelf.tracing:
+                    traced = jitted.trace(*arguments)
+                return traced.lower().compile(self._compiler_options())
+
+        compiled = self.shelf.get((name, devices), make)
+        self.clock.compiling += time.perf_counter() - start
+        self.announce(f"running {self.label}")
+        return compiled
+
+    def _jitted(self, function: Callable[..., Any], arguments: Any, out_specs: Any) -> Any:
         if self.place.sharded:
             plain = tuple(jax.tree.map(lambda _: self.place.spec(None), each) for each in arguments[2:])
             function = jax.shard_map(
@@ -87,12 +109,10 @@ class Block:
                 out_specs=out_specs,
                 check_vma=False,
             )
-        guard = cache.bypassed() if self.place.sharded and self.place.devices[0].platform == "cpu" else nullcontext()
-        with jax.default_device(self.place.devices[0]), guard:
-            compiled = jax.jit(function, donate_argnums=(0,)).lower(*arguments).compile(self._compiler_options())
-        self.clock.compiling += time.perf_counter() - start
-        self.announce(f"running {self.label}")
-        return compiled
+        return jax.jit(function, donate_argnums=(0,))
+
+    def _cache(self) -> AbstractContextManager[None]:
+        return cache.bypassed() if self.place.sharded and self.place.devices[0].platform == "cpu" else nullcontext()
 
     def _compiler_options(self) -> dict[str, str | bool]:
         """On a CPU, one operation at a time: other fragments use the other cores, and waking a core for a small
@@ -101,16 +121,20 @@ class Block:
             return {}
         return {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 
-    def _traced(self, moved: Store, kept: Store, root: jax.Array, path: jax.Array) -> Store:
+    def _traced(self, moved: Store, kept: Store, root: jax.Array, first: jax.Array, path: jax.Array) -> Store:
         indices = list(path)
         keys = node_keys(root, self.evaluator.keyed(self.steps), indices)
         index = indices[-1].astype(jnp.int32) if indices else jnp.zeros((), jnp.int32)
         live = frozenset(map(self.evaluator.local, self.outs))
-        after = self.evaluator.run(self.steps, {**moved, **kept}, keys, self._part(), index, live)
+        after = self.evaluator.run(self.steps, {**moved, **kept}, keys, self._part(first), index, live)
         return {name: self.evaluator.read(after, name) for name in self.outs}
 
-    def _part(self) -> Any:
-        first = jnp.asarray(self.replica * len(self.place.devices), jnp.int32)
+    @property
+    def _first(self) -> np.int32:
+        """The first of this replica's pieces: told to the function, so that one serves all replicas."""
+        return np.int32(self.replica * len(self.place.devices))
+
+    def _part(self, first: jax.Array) -> Any:
         return first + jax.lax.axis_index(SHARDS) if self.place.sharded else first
 
     def _specs(self, names: Sequence[str]) -> dict[str, tuple[Any, ...]]:
@@ -154,15 +178,17 @@ class Fused(Block):
         """Run `count` iterations from number `first` -> what they wrote, and [count, metrics]."""
         moved = {name: store[name] for name in self.donated}
         kept = {name: store[name] for name in self.kept}
-        arguments = (moved, kept, root, np.uint32(first), np.int32(count))
+        arguments = (moved, kept, root, self._first, np.uint32(first), np.int32(count))
         if self.compiled is None:
             outs = self._specs(self.donated)
             self.compiled = self._compile(self._many, arguments, (outs, self.place.spec(None)))
         after, rows = self.compiled(*arguments)
         return after, np.asarray(rows)[:count]
 
-    def _many(self, moved: Store, kept: Store, root: jax.Array, first: Any, count: Any) -> tuple[Store, jax.Array]:
-        evaluator, part = self.evaluator, self._part()
+    def _many(
+        self, moved: Store, kept: Store, root: jax.Array, piece: Any, first: Any, count: Any
+    ) -> tuple[Store, jax.Array]:
+        evaluator, part = self.evaluator, self._part(piece)
         live = frozenset(self.donated) | {var for var, _ in self.reports}
         names = evaluator.keyed(self.steps)
 
@@ -199,6 +225,7 @@ class Executable:
     fused: Fused | None
     clock: Clock
     stand: Stand
+    vault: Vault
 
 
 def compile_program(
@@ -209,6 +236,7 @@ def compile_program(
     cut: Cut,
     announce: Callable[[str], None],
     stand: Stand,
+    shelf: Shelf,
     compiled: bool = True,
 ) -> Executable:
     """Cut a program into blocks for one replica. Nothing is compiled before a block is first called.
@@ -221,7 +249,14 @@ def compile_program(
     sent = _sent(steps)
     state = (evaluator.exposed(program.body) & evaluator.owned) - sent
 
+    vault = Vault(place.store)
     made: dict[Any, Block] = {}
+
+    def compilable(step: Step) -> bool:
+        if isinstance(step, Rounds):
+            return all(map(compilable, step.body))
+        stored = bool(vault.where) and isinstance(step, Node) and step.replay is not None
+        return isinstance(step, Node) and step.host is None and not stored
 
     def block(kind: type[Block], run: Sequence[Step], outs: Iterable[str]) -> Block:
         """A block; one that was made before, as the prefill's are, is compiled once."""
@@ -229,7 +264,7 @@ def compile_program(
         return made.setdefault(name, make(kind, run, outs))
 
     def make(kind: type[Block], run: Sequence[Step], outs: Iterable[str]) -> Block:
-        return kind(evaluator, place, replica, tuple(run), tuple(sorted(outs)), tuple(state), announce, clock)
+        return kind(evaluator, place, replica, tuple(run), tuple(sorted(outs)), tuple(state), announce, shelf, clock)
 
     def blocks(items: Sequence[Step], after: frozenset[str]) -> tuple[Any, ...]:
         """Group `items`; `after` is what is read once they are done, a next round included."""
@@ -248,10 +283,14 @@ def compile_program(
                 close(items[position:])
                 out.append(HostStep(graph, item, place, stand))
                 continue
+            if isinstance(item, Node) and item.replay is not None and vault.where:
+                close(items[position:])
+                out.append(StoreStep(graph, item, vault))
+                continue
             if isinstance(item, Node) and not compiled:
                 out.append(Plain(evaluator, replica, item))
                 continue
-            if compiled and _compilable(item):
+            if compiled and compilable(item):
                 run.append(item)
                 continue
             close(items[position:])
@@ -267,18 +306,12 @@ def compile_program(
     reports = [(report.var, report.how) for report in graph.reports if report.var in program.reports]
     around = evaluator.exposed(program.body) | state
     fused = None
-    if compiled and program.body and all(map(_compilable, program.body)):
+    if compiled and program.body and all(map(compilable, program.body)):
         fused = block(Fused, program.body, ())
         assert isinstance(fused, Fused)
         fused.reports = tuple(reports)
     around |= {var for var, _ in reports}
-    return Executable(blocks(program.start, around), blocks(program.body, around), fused, clock, stand)
-
-
-def _compilable(step: Step) -> bool:
-    if isinstance(step, Rounds):
-        return all(map(_compilable, step.body))
-    return isinstance(step, Node) and step.host is None
+    return Executable(blocks(program.start, around), blocks(program.body, around), fused, clock, stand, vault)
 
 
 def _sent(steps: Sequence[Step]) -> frozenset[str]:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motet.engine.report import Columns
-from motet.errors import Diverged
+from motet.errors import Diverged, MotetError
 from motet.flow.graph import Graph
 
 
@@ -24,6 +24,8 @@ class Guard:
         self.good: tuple[int, tuple[Any, ...]] | None = None
         self.last = -float("inf")
         self.lock = threading.Lock()
+        calls = (node.replay for node in graph.nodes() if node.replay is not None)
+        self.replay, self.remembered = next((call.replay for call in calls), None), graph.variables.get("replay")
 
     def rows(self, first: int, rows: np.ndarray) -> None:
         """Raise `Diverged` at the first iteration with a metric that is not finite."""
@@ -53,6 +55,12 @@ class Guard:
             )
         with self.lock:
             self.good, self.last = (iteration, jax.tree.map(np.array, leaves)), now
+
+    def look_at_replay(self, leaves: tuple[Any, ...]) -> None:
+        """Raise what a replay inside of a compiled program could only note."""
+        complaint = self.replay.complaint(self.remembered.unpack(leaves)) if self.replay and self.remembered else None
+        if complaint:
+            raise MotetError(complaint)
 
     def _kept(self) -> str:
         with self.lock:

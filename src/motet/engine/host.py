@@ -76,7 +76,7 @@ class HostStep:
         action = tuple(map(np.asarray, store["decision.action"]))
         if self.stand.shared and isinstance(pool, Waitable):
             pool.begin(action)
-            yield Wait(pool.ready, "its environments", pool)
+            yield Wait(pool.ready, "its environments", "environments", pool)
             step = pool.finish()
         else:
             step = pool.step(action)

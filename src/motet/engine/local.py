@@ -21,9 +21,11 @@ from motet.engine.channels import Wiring
 from motet.engine.compile import CHUNK, compile_program
 from motet.engine.guard import Guard
 from motet.engine.host import Stand
+from motet.engine.ledger import Ledger, Part
 from motet.engine.place import Place, assign
 from motet.engine.replica import Replica, Waits
 from motet.engine.report import Collector, Columns
+from motet.engine.shelf import Shelf
 from motet.engine.supervise import Supervisor
 from motet.errors import Diverged, Stalled, Stopped
 from motet.flow.graph import Graph
@@ -76,6 +78,7 @@ class Outcome:
     stores: Mapping[str, list[Mapping[str, tuple[Any, ...]]]]
     """Fragment -> the variables of each of its replicas."""
     flown: tuple[Flown, ...]
+    parts: tuple[Part, ...]
     compile_seconds: float
     columns: Columns
 
@@ -106,11 +109,13 @@ class Run:
         self.wiring = Wiring(self.graph, self.plan, all_wires, self.supervisor)
         parts = {var: self.plan.fragments[p.fragment].replicas for p in self.programs.values() for var in p.reports}
         self.collector = Collector(self.graph, self.columns, parts, self._rows)
+        self.shelves: dict[str, Shelf] = {}
         self.replicas = [
             self._replica(name, index, place)
             for name, places in assign(self.plan, self.devices).items()
             for index, place in enumerate(places)
         ]
+        self.ledgers = {replica.name: Ledger(replica.name) for replica in self.replicas}
 
     def _replica(self, fragment: str, index: int, place: Place) -> Replica:
         program, count = self.programs[fragment], self.plan.fragments[fragment].replicas
@@ -125,7 +130,8 @@ class Run:
         workers = self.plan.fragments[fragment].workers
         limits = self.limits
         stand = Stand(Opening(index * share, share, self.seed, workers, limits.step_timeout, limits.restarts))
-        executable = compile_program(self.graph, program, place, index, cut, announce, stand, self.compiled)
+        shelf = self.shelves.setdefault(fragment, Shelf())
+        executable = compile_program(self.graph, program, place, index, cut, announce, stand, shelf, self.compiled)
         root = place.put(jax.random.key(self.seed)) if self.compiled else jax.random.key(self.seed)
         return Replica(name, fragment, index, place, executable, self.wiring, root, program.reports, self._report)
 
@@ -144,6 +150,7 @@ class Run:
         finally:
             for replica in self.replicas:
                 replica.executable.stand.close()
+                replica.executable.vault.close()
         return self.outcome(iterations)
 
     # Three ways to drive the same replicas.
@@ -257,6 +264,9 @@ class Run:
             self.supervisor.fail(error)
 
     def _drive(self, replica: Replica, iterations: int) -> Waits:
+        return self.ledgers[replica.name].noting(self._iterate(replica, iterations))
+
+    def _iterate(self, replica: Replica, iterations: int) -> Waits:
         yield from replica.start()
         for _ in range(iterations):
             if self.delay is not None:
@@ -264,6 +274,7 @@ class Run:
             if self.supervisor.stopped:
                 raise Stopped(f"{replica.name} was stopped")
             yield from replica.iterate()
+            self.ledgers[replica.name].iterated()
             self._look(replica)
         self._look(replica, force=True)
 
@@ -280,6 +291,8 @@ class Run:
     def _look(self, replica: Replica, force: bool = False) -> None:
         if self.guard is not None and "learner" in replica.store:
             self.guard.look(replica.iteration, replica.store["learner"], force)
+        if self.guard is not None and replica.store.get("replay") and (force or replica.iteration % CHUNK == 0):
+            self.guard.look_at_replay(replica.store["replay"])
 
     def outcome(self, iterations: int) -> Outcome:
         stores: dict[str, list[Mapping[str, tuple[Any, ...]]]] = {}
@@ -294,7 +307,8 @@ class Run:
             lags = self.wiring.seen[wire].lags or old.lags
             flown[name] = Flown(*name, old.messages + channel.messages, old.bytes + channel.bytes, lags)
         seconds = max(replica.executable.clock.compiling for replica in self.replicas)
-        return Outcome(iterations, stores, tuple(flown.values()), seconds, self.columns)
+        parts = tuple(ledger.part() for ledger in self.ledgers.values() if len(self.replicas) > 1)
+        return Outcome(iterations, stores, tuple(flown.values()), parts, seconds, self.columns)
 
 
 def gather(graph: Graph, outcome: Outcome, name: str) -> Any:

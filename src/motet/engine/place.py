@@ -19,6 +19,8 @@ class Place:
     """The devices of one replica."""
 
     devices: tuple[Any, ...]
+    store: str = ""
+    """What else holds a replay here: "host" or an OpenCL device; empty: nothing."""
 
     @cached_property
     def mesh(self) -> jax.sharding.Mesh:
@@ -47,6 +49,9 @@ def assign(plan: Plan, devices: Sequence[Any]) -> Mapping[str, list[Place]]:
     places: dict[str, list[Place]] = {}
     turn = 0
     for name, fragment in plan.fragments.items():
+        if fragment.outside:
+            places[name] = [Place((jax.devices("cpu")[0],), str(fragment.place))]
+            continue
         first = turn if fragment.place is None else int(fragment.place.partition(":")[2])
         places[name] = []
         for replica in range(fragment.replicas):

@@ -71,7 +71,7 @@ class Replica:
                 yield from self._loop(step, path)
             elif isinstance(step, Send):
                 last = around is not None and path[-1] == around.first + around.count - 1
-                if not (step.wire.carried and last):
+                if not (step.wire.carried and last and not step.wire.through):
                     yield from self._send(step.wire, path)
             elif isinstance(step, Recv):
                 yield from self._receive(step.wire, path, around.first if around else 0)
@@ -126,10 +126,10 @@ class Replica:
                 message = self.wiring.take(channel)
                 self.wiring.check(wire, message, due)
                 received.append((channel, message))
-        if len(path) == 1 and self.started:
-            now = path[0] - (1 if wire.carried else 0)
+        if self.started and (len(path) == 1 or wire.through):
+            now = _count(wire, path) - (1 if wire.carried else 0)
             for _, message in received:
-                self.wiring.seen[wire].add(now - message.version[0])
+                self.wiring.seen[wire].add(now - _count(wire, message.version))
         self.store.update(self.wiring.join(wire, self.place, received))
 
 
@@ -138,8 +138,15 @@ def _due(wire: Wire, path: Version, first: int) -> Version | None:
     if not wire.carried:
         return path
     assert isinstance(wire.lag, int)
-    due = path[-1] - 1 - wire.lag
+    due = _count(wire, path) - 1 - wire.lag
+    if wire.through:
+        return None if due < 0 else divmod(due, wire.through)
     return None if due < first else (*path[:-1], due)
+
+
+def _count(wire: Wire, path: Version) -> int:
+    """The number of a round, as the wire counts them."""
+    return path[0] * wire.through + path[-1] if wire.through else path[-1]
 
 
 HOST_REDUCE: dict[str, Callable[[Any], Any]] = {

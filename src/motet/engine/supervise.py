@@ -18,6 +18,8 @@ class Wait:
 
     ready: Callable[[], bool]
     reason: str
+    whom: str
+    """Who must do something first: a fragment, or the environments."""
     pool: Waitable | None = None
     """Whose descriptors tell that it may be ready; None: the supervisor is told."""
 

@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motet.flow.host import HostCall
+from motet.flow.host import HostCall, ReplayCall
 
-Kind = Literal["init", "act", "env", "call", "remember", "sample", "apply"]
+Kind = Literal["init", "act", "env", "call", "remember", "sample", "reprioritize", "apply"]
 How = Literal["stack", "sum", "mean"]
 Rate = Literal["step", "update", "iteration", "run"]
 
@@ -55,6 +55,8 @@ class Var:
     """True: leaves without an environment axis are means over a batch, so pieces of them are averaged."""
     loop: str | None = None
     """The loop that made it and whose rounds it does not outlive; None for the run's own state."""
+    late: bool = False
+    """True: its readers can do with the value of an earlier round, in loops inside the iteration too."""
 
     @property
     def link(self) -> str:
@@ -97,6 +99,8 @@ class Node:
     """True: it draws random numbers for a batch as a whole, so that pieces of the batch would draw others."""
     host: HostCall | None = field(default=None, compare=False, repr=False)
     """What it does outside of XLA, instead of `code`."""
+    replay: ReplayCall | None = field(default=None, compare=False, repr=False)
+    """What it does to a replay that a plan puts outside of XLA; elsewhere `code` does it."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from motet.errors import BadAlgorithm
 from motet.flow.batch import SHARDS, scope
 from motet.flow.graph import REDUCE, WHOLE, Cut, How, Item, Kind, Loop, Node, Output, Rate, Var, View, resize, uses_key
-from motet.flow.host import HostCall
+from motet.flow.host import HostCall, ReplayCall
 from motet.flow.values import Value, difference, show, strict, strict_aval
 
 
@@ -115,9 +115,17 @@ class Recorder:
         loop.outputs.append(Output(name, inner, how))
         return Value(name)
 
-    def start(self, name: str, run: Function, writes: Sequence[str], site: str, host: HostCall | None = None) -> None:
+    def start(
+        self,
+        name: str,
+        run: Function,
+        writes: Sequence[str],
+        site: str,
+        host: HostCall | None = None,
+        replay: ReplayCall | None = None,
+    ) -> None:
         """Record a node that makes the first value of a state, ahead of all iterations."""
-        self.init.append(self._make(f"init/{name}", "init", run, (), writes, site, host))
+        self.init.append(replace(self._make(f"init/{name}", "init", run, (), writes, site, host), replay=replay))
 
     def node(
         self,
@@ -125,14 +133,22 @@ class Recorder:
         kind: Kind,
         run: Function,
         reads: Sequence[str],
-        writes: Sequence[str],
+        writes: Sequence[str] | Callable[[int], Sequence[str]],
         *,
         site: str | None = None,
         host: HostCall | None = None,
-    ) -> None:
-        """Record a node of the innermost open loop. Of a host's node, `run` only tells the types."""
+        replay: ReplayCall | None = None,
+        draws: bool = False,
+    ) -> Node:
+        """Record a node of the innermost open loop. Of a host's node, `run` only tells the types.
+
+        `writes` are names, or a function that names as many results as there turn out to be.
+        """
         self.names.add(name)
-        self.stack[-1].items.append(self._make(name, kind, run, tuple(reads), writes, site or name, host))
+        node = self._make(name, kind, run, tuple(reads), writes, site or name, host)
+        node = replace(node, replay=replay, draws=node.draws or draws)
+        self.stack[-1].items.append(node)
+        return node
 
     def view(self, name: str, of: str, method: Callable[[Any], Any]) -> None:
         """Let a part of a state travel by itself."""
@@ -141,16 +157,6 @@ class Recorder:
         code = jax.make_jaxpr(lambda *flat: jax.tree.leaves(method(state.unpack(flat))))(*state.avals)
         self.variables[name] = Var(name, treedef, tuple(leaves), (None,) * len(leaves))
         self.views[name] = View(name, of, code)
-
-    def result(self, run: Function, reads: tuple[str, ...], scale: int = 1) -> tuple[Any, ...]:
-        """The types that `run` returns with `scale` times as many environments."""
-        flat, seen = self._flat(run, reads, self.num_envs * scale)
-        avals = []
-        for var in (self.variables[name] for name in reads):
-            for aval, axis in zip(var.avals, var.axes, strict=True):
-                avals.append(aval if axis is None else resize(aval, axis, aval.shape[axis] * scale))
-        jax.eval_shape(flat, *ADDRESS, *avals)
-        return seen[-1]
 
     def sequence_axes(self, handle: str) -> tuple[int, ...]:
         """Where the environments are in each leaf: behind the time, or in front where there is no time."""
@@ -187,7 +193,7 @@ class Recorder:
         kind: Kind,
         run: Function,
         reads: tuple[str, ...],
-        writes: Sequence[str],
+        writes: Sequence[str] | Callable[[int], Sequence[str]],
         site: str,
         host: HostCall | None = None,
     ) -> Node:
@@ -200,7 +206,8 @@ class Recorder:
                 code[cut], types = self._jaxpr(run, reads, cut)
             statistic |= around.used
             shape = types if cut == WHOLE else shape
-        twice = self.result(run, reads, scale=2)
+        writes = writes(len(shape)) if callable(writes) else writes
+        twice = self._types(run, reads, self.num_envs * 2)
         varies = kind == "call" and any(self.variables[var].divisible for var in reads)
         loop = None if kind == "init" else self.stack[-1].name
         for var, tree, double in zip(writes, shape, twice, strict=True):
@@ -213,6 +220,16 @@ class Recorder:
         flat, seen = self._flat(run, reads, self.num_envs // cut.parts)
         avals = [aval for var in reads for aval in self.variables[var].local(cut.parts)]
         return jax.make_jaxpr(flat, axis_env=axis_env)(*ADDRESS, *avals), seen[-1]
+
+    def _types(self, run: Function, reads: tuple[str, ...], envs: int) -> tuple[Any, ...]:
+        """The types that `run` returns with `envs` environments."""
+        flat, seen = self._flat(run, reads, envs)
+        avals = []
+        for var in (self.variables[name] for name in reads):
+            for aval, axis in zip(var.avals, var.axes, strict=True):
+                avals.append(aval if axis is None else resize(aval, axis, aval.shape[axis] * envs // self.num_envs))
+        jax.eval_shape(flat, *ADDRESS, *avals)
+        return seen[-1]
 
     def _flat(self, run: Function, reads: tuple[str, ...], batch: int) -> tuple[Callable[..., Any], list[Any]]:
         """`run` on flat leaves, and a list that gets the types it returns whenever it is traced."""

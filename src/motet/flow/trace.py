@@ -28,10 +28,11 @@ from motet.flow.environment import (
     check_environment,
     host_types,
 )
-from motet.flow.graph import WHOLE, Cut, Graph, Item, Loop, Node, Report, resize, walk
+from motet.flow.graph import WHOLE, Cut, Graph, Item, Loop, Node, Report, walk
 from motet.flow.host import HostCall, HostEnvironment
 from motet.flow.record import ADDRESS, Here, Recorder
-from motet.flow.values import Rollout, Value, show, split, strict_aval
+from motet.flow.replaying import Replaying
+from motet.flow.values import Drawn, Rollout, Value, show, split, strict_aval
 
 PREFILL = 2**31
 """The number of the first round of the prefill, far from every iteration."""
@@ -107,7 +108,7 @@ class Flow:
     def __init__(self, algorithm: Algorithm, env: AnyEnvironment, cuts: Iterable[Cut]):
         self._algorithm, self._env = algorithm, env
         self._record = Recorder(type(algorithm).__name__, algorithm.num_envs, cuts)
-        self._replay: Any = None
+        self._replaying = Replaying(self._record)
         self.steps = 0
         self.prefill_steps = 0
         self._start_learner()
@@ -161,11 +162,12 @@ class Flow:
             result = method(table[weights], *arguments(table), **({"key": here.key} if wants_key else {}))
             return result if type(result) is tuple else (result,)
 
-        count = len(self._record.result(run, reads))
-        writes = [name] if count == 1 else [f"{name}.{position}" for position in range(count)]
-        self._record.node(name, "call", run, reads, writes)
-        results = tuple(Value(write) for write in writes)
-        return results if count > 1 else results[0]
+        def writes(count: int) -> list[str]:
+            return [name] if count == 1 else [f"{name}.{position}" for position in range(count)]
+
+        node = self._record.node(name, "call", run, reads, writes)
+        results = [Value(write) for write in node.writes]
+        return tuple(results) if len(results) > 1 else results[0]
 
     @contextmanager
     def minibatches(self, batch: Any, *, epochs: int, count: int, sequences: bool = False) -> Iterator[Any]:
@@ -245,37 +247,17 @@ class Flow:
 
     def remember(self, values: Any, into: Any) -> None:
         """Add [T, B] values to the replay `into` (see motet.replay)."""
-        record, self._replay = self._record, into
-        handles, rebuild = split((values,))
-        record.batch_shape(handles)
-        example = rebuild({handle: record.shape(handle) for handle in handles})[0]
+        self._replaying.remember(values, into)
 
-        def first(here: Here) -> tuple[Any]:
-            local = jax.tree.map(lambda aval: resize(aval, 1, here.batch), example)
-            return (into.init(local, record.num_envs),)
+    def sample(self, size: int) -> Drawn:
+        """Draw `size` remembered items -> handles on `items`, [N] values of the structure that was remembered, and,
+        from a prioritised replay, on their importance `weight` and their `index`."""
+        return self._replaying.sample(size)
 
-        def add(here: Here, replay: Any, *read: Any) -> tuple[Any]:
-            return (into.add(replay, rebuild(dict(zip(handles, read, strict=True)))[0]),)
-
-        name = record.name("remember")
-        record.start("replay", first, ["replay"], name)
-        record.node(name, "remember", add, ["replay", *handles], ["replay"])
-
-    def sample(self, size: int) -> Value:
-        """Draw `size` remembered items -> a handle on [N] values of the structure that was remembered."""
-        if self._replay is None:
-            raise BadAlgorithm("flow.sample needs a flow.remember before it: there is nothing to draw from.")
-        replay, envs = self._replay, self._record.num_envs
-        blocks = math.gcd(size, envs)
-        self._record.divisors.append(("sample", blocks))
-
-        def draw(here: Here, state: Any) -> tuple[Any]:
-            slots = size * here.batch // envs
-            return (replay.sample(state, here.key, here.part, slots=slots, blocks=blocks, size=size),)
-
-        name = self._record.name("sample")
-        self._record.node(name, "sample", draw, ["replay"], [name])
-        return Value(name)
+    def reprioritize(self, sample: Drawn, priorities: Any) -> None:
+        """Give the items of `sample` new priorities, [N] numbers from 0 on, before the next draw. A replay without
+        priorities has no use for them."""
+        self._replaying.reprioritize(sample, priorities)
 
     def prefill(self, steps: int) -> None:
         """Before the first iteration, act and remember until `steps` environment steps are in the replay."""
@@ -309,8 +291,9 @@ class Flow:
         if learner is None:
             raise BadAlgorithm(f"{record.title}.loop never calls flow.apply: nothing would ever be learned.")
         prefill = self._prefill_loop(iteration.items)
-        root = Loop("run", 1, (*record.init, *prefill, loop), (), "run")
         each = self.steps * record.num_envs
+        self._replaying.check_filled(sum(loop.count for loop in prefill) * each + each)
+        root = Loop("run", 1, (*record.init, *prefill, loop), (), "run")
         return Graph(
             algorithm=record.title,
             environment=self._env.name,

@@ -69,6 +69,19 @@ class Rollout:
         )
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Drawn:
+    """N items drawn from a replay."""
+
+    items: Any  # [N, ...], or sequences [N, L, ...]
+    index: Any = ()
+    """int32 [N, 2]: the row since the start of the run (-1: no item) and the environment's column, for the update of
+    priorities; () where there are none."""
+    weight: Any = ()
+    """[N] the importance weights, at most 1; () where all are as likely."""
+
+
 def split(values: Any) -> tuple[list[str], Callable[[dict[str, Any]], Any]]:
     """The variables inside a tree of handles, and a function that puts values in their places."""
     leaves, treedef = jax.tree.flatten(values, is_leaf=lambda leaf: isinstance(leaf, Value))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from motet.errors import BadPlan
 from motet.flow.graph import Graph, Loop, walk, written
-from motet.plan.plan import REST, Plan
-from motet.plan.project import Cast
+from motet.plan.plan import OUTSIDE, REST, Plan
+from motet.plan.project import Cast, Wire
 
 
 def check(graph: Graph, plan: Plan, devices: int | None = None, platform: str | None = None) -> None:
@@ -29,6 +29,7 @@ def violations(graph: Graph, plan: Plan, devices: int | None = None, platform: s
         *_replicated_state(graph, plan, cast),
         *_division(graph, plan),
         *_hosts(graph, plan, cast),
+        *_outside(graph, plan, cast),
         *_statistics(graph, plan, cast),
         *_links(graph, plan, cast),
         *_places(plan, devices, platform),
@@ -46,8 +47,8 @@ def numbers(plan: Plan) -> Iterator[str]:
                 yield f"fragment {name!r}: {what} must be a whole number of at least 1, got {value!r}"
         if not isinstance(fragment.workers, int) or isinstance(fragment.workers, bool) or fragment.workers < 0:
             yield f"fragment {name!r}: workers must be a whole number of at least 0, got {fragment.workers!r}"
-        if fragment.place is not None and _device(fragment.place) is None:
-            yield f'fragment {name!r}: place must look like "cpu:0", got {fragment.place!r}'
+        if fragment.place is not None and _device(fragment.place) is None and fragment.place not in OUTSIDE:
+            yield f'fragment {name!r}: place must look like "cpu:0", "host" or "opencl:0", got {fragment.place!r}'
     for name, link in plan.links.items():
         whole = isinstance(link.lag, int) and not isinstance(link.lag, bool) and link.lag >= 0
         if not whole and link.lag != "latest":
@@ -70,7 +71,7 @@ def _claims(graph: Graph, plan: Plan) -> Iterator[str]:
             yield f"node {site!r} is in {len(found)} fragments ({', '.join(found)}): leave it in one"
 
 
-_KINDS = ("act", "env", "call", "remember", "sample", "apply")
+_KINDS = ("act", "env", "call", "remember", "sample", "reprioritize", "apply")
 
 
 def _writers(graph: Graph, cast: Cast) -> Iterator[str]:
@@ -144,6 +145,21 @@ def _hosts(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
             yield f"fragment {name!r} has {fragment.workers} workers, but {why}: set workers to 0"
 
 
+def _outside(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
+    """What may run where JAX does not: a replay, in one piece."""
+    for name, fragment in plan.fragments.items():
+        if not fragment.outside:
+            continue
+        for node in graph.sites().values():
+            if cast.home[node.name] == name and node.replay is None:
+                yield (
+                    f"fragment {name!r} is placed on {fragment.place!r}, where only a replay can be, but it holds node "
+                    f"{node.name!r}: name only remember, sample and reprioritize in it"
+                )
+        if fragment.cut.parts > 1:
+            yield f"fragment {name!r}: a replay on {fragment.place!r} is in one piece; set replicas and shards to 1"
+
+
 def _statistics(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
     """What a node computes over the whole batch and would compute otherwise over a share of it."""
     for site in plan.per_replica:
@@ -174,8 +190,10 @@ def _statistics(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
 def _links(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
     level: dict[str, list[bool]] = {}
     for loop in (item for item, _ in walk(graph.root) if isinstance(item, Loop)):
-        for wire in cast.wires_of(loop):
-            level.setdefault(wire.link, []).append(wire.carried and loop is graph.iteration)
+        found = cast.wires_of(loop)
+        for wire in found:
+            back = wire.through or (wire.carried and loop is graph.iteration)
+            level.setdefault(wire.link, []).append(bool(back) or _may_run_ahead(graph, loop, wire, found))
     for name, link in plan.links.items():
         if name not in level:
             cut = ", ".join(sorted(level)) or "none, since nothing is cut"
@@ -187,7 +205,8 @@ def _links(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
         if link.lag not in (0, "latest") and not any(level[name]):
             yield (
                 f"link {name!r} cannot lag: its value is read in the round that writes it, so there is none from "
-                "before. Put the lag on a link that goes back to the start of the loop, such as 'policy'"
+                "before. Put the lag on a link that goes back to the start of the loop, such as 'policy', or on what "
+                "is drawn ahead, 'sample'"
             )
         limit = graph.max_lag
         if limit is not None and (link.lag == "latest" or (isinstance(link.lag, int) and link.lag > limit)):
@@ -198,10 +217,19 @@ def _links(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
             )
 
 
+def _may_run_ahead(graph: Graph, loop: Loop, wire: Wire, found: Iterable[Wire]) -> bool:
+    """Whether a writer inside the iteration may be rounds ahead of its reader: if all its answers may be late."""
+    answers = [w for w in found if w.carried and (w.source, w.target) == (wire.target, wire.source)]
+    late = all(graph.variables[var].late for answer in answers for var in answer.vars)
+    return not wire.carried and loop in graph.iteration.body and loop.rate == "update" and late
+
+
 def _places(plan: Plan, devices: int | None, platform: str | None) -> Iterator[str]:
     if devices is None:
         return
     for name, fragment in plan.fragments.items():
+        if fragment.outside:
+            continue
         wanted = fragment.place.partition(":")[0] if isinstance(fragment.place, str) else None
         if platform and wanted and wanted != platform:
             yield f"fragment {name!r} is placed on {fragment.place!r}, but devices here are of the kind {platform!r}"

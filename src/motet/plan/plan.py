@@ -18,6 +18,8 @@ REST = "*"
 """In a fragment's nodes: every node that no other fragment names."""
 
 Lag = int | Literal["latest"]
+OUTSIDE = ("host", "opencl")
+"""Places that are no devices of JAX."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,7 +33,8 @@ class Fragment:
     shards: int = 1
     """Devices of one SPMD program; means over the batch are collectives."""
     place: str | None = None
-    """The first device, as "cpu:0"; the following replicas and shards take the next ones. None: any."""
+    """The first device, as "cpu:0"; the following replicas and shards take the next ones. None: any. A replay may
+    also lie in the host's memory, "host", or on an OpenCL device, "opencl:0"."""
     per_device: int = 1
     """Replicas that share a device: while one waits for its environments, another uses it."""
     workers: int = 0
@@ -50,6 +53,11 @@ class Fragment:
     @property
     def cut(self) -> Cut:
         return Cut(self.replicas * self.shards, self.shards)
+
+    @property
+    def outside(self) -> bool:
+        """Whether it runs outside of XLA, as a replay may."""
+        return isinstance(self.place, str) and self.place.partition(":")[0] in OUTSIDE
 
     @property
     def devices(self) -> int:

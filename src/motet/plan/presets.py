@@ -80,8 +80,21 @@ def central(workers: int = 2, lag: Literal[0, "latest"] = 0, per_replica: tuple[
     )
 
 
+def pearl(actors: int = 1, lag: Lag = 1, prefetch: int = 0, replay: str | None = None, workers: int = 0) -> Plan:
+    """Actors, replay and learner apart, each where it is put; batches may be drawn before the learner asks."""
+    return Plan(
+        {
+            "actors": Fragment(("act", "env"), replicas=actors, workers=workers),
+            "replay": Fragment(("remember", "sample", "reprioritize"), place=replay),
+            "learner": Fragment(("*",)),
+        },
+        {"policy": Link(lag), "sample": Link(prefetch)},
+        name="pearl",
+    )
+
+
 PRESETS: dict[str, Callable[..., Plan]] = {
-    preset.__name__: preset for preset in (anakin, sebulba, batched, multi_learner, coarse, fine, central)
+    preset.__name__: preset for preset in (anakin, sebulba, batched, multi_learner, coarse, fine, central, pearl)
 }
 
 

@@ -11,6 +11,11 @@ other fragment that reads it:
 A child loop reads what it reads before writing, and writes what it writes, so the same two cases serve every
 level. The outermost loop has no last round as far as its programs know; there a lag of k lets the reader keep the
 value it had at the start for k rounds more, so k + 1 messages are in flight between two rounds.
+
+A loop inside the iteration may lag too, where a value goes back to a fragment that reads it in that loop alone, as
+new priorities go back to the replay. Its rounds then count on from iteration to iteration (`through`), so that the
+reader is k rounds behind everywhere. Whoever may run k rounds ahead of its reader, as a replay does that draws before
+it is asked, gets the reader's answers k rounds late: a lag on a link forward is a lag on what is answered to it.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from motet.flow.graph import Graph, Item, Loop, Node, Output, written
-from motet.plan.plan import Lag, Plan
+from motet.plan.plan import Lag, Link, Plan
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,8 @@ class Wire:
     child: int
     carried: bool
     lag: Lag = 0
+    through: int = 0
+    """The rounds of its loop in one iteration, if they count on from one iteration to the next; else 0."""
 
     @property
     def name(self) -> str:
@@ -65,6 +72,7 @@ class Rounds:
 
 
 Step = Node | Rounds | Send | Recv
+NO_LINK = Link()
 
 
 @dataclass(frozen=True)
@@ -140,15 +148,43 @@ class Cast:
                         link = self.graph.variables[var].link
                         found.setdefault((link, source, target, position, not forward), []).append(var)
         return [
-            Wire(link, source, target, tuple(names), loop.name, position, carried, self._lag(link, loop, carried))
-            for (link, source, target, position, carried), names in found.items()
+            self._wire(loop, *key, tuple(names))
+            for key, names in found.items()
+            if not (key[-1] and self._goes_through(loop, key[2], key[3], names))
         ]
 
-    def _lag(self, link: str, loop: Loop, carried: bool) -> Lag:
-        lag = self.plan.links[link].lag if link in self.plan.links else 0
-        if not carried or (lag != "latest" and loop is not self.graph.iteration):
+    def _wire(
+        self, loop: Loop, link: str, source: str, target: str, position: int, carried: bool, names: tuple[str, ...]
+    ) -> Wire:
+        if not carried:
+            return Wire(link, source, target, names, loop.name, position, carried)
+        lag = self.plan.links.get(link, NO_LINK).lag
+        if loop is self.graph.iteration or lag == "latest":
+            return Wire(link, source, target, names, loop.name, position, carried, lag)
+        late = self._lateness(loop, source, target, names[0])
+        return Wire(link, source, target, names, loop.name, position, carried, late, loop.count if late else 0)
+
+    def _lateness(self, loop: Loop, source: str, target: str, var: str) -> int:
+        """How many rounds late `target` reads `var` in a loop inside the iteration: by the value's own link, or by
+        the one that it answers."""
+        if not self.graph.variables[var].late or loop not in self.graph.iteration.body:
             return 0
-        return lag
+        lags = [self.plan.links.get(self.graph.variables[var].link, NO_LINK).lag, *self._ahead(loop, source, target)]
+        return max(lag for lag in lags if isinstance(lag, int))
+
+    def _ahead(self, loop: Loop, source: str, target: str) -> Iterator[Lag]:
+        """The lags of what `target` sends to `source` in a round of `loop`."""
+        for position, child in enumerate(loop.body):
+            for var in written(child):
+                if self.owner[var] == target and self._forward(loop, position, source, var):
+                    yield self.plan.links.get(self.graph.variables[var].link, NO_LINK).lag
+
+    def _goes_through(self, loop: Loop, target: str, position: int, names: list[str]) -> bool:
+        """Whether a loop inside carries these values on to the next iteration by itself."""
+        child = loop.body[position]
+        if loop is not self.graph.iteration or not isinstance(child, Loop):
+            return False
+        return set(names) <= {var for w in self.wires_of(child) if w.through and w.target == target for var in w.vars}
 
     def _own(self, item: Item) -> None:
         if isinstance(item, Node):
@@ -182,7 +218,8 @@ class Cast:
         return self._sees(loop.body[position + 1 :], fragment, var)
 
     def _carried(self, loop: Loop, position: int, fragment: str, var: str) -> bool:
-        goes_round = loop.count > 1 or loop is self.graph.iteration
+        late = self._lateness(loop, self.owner[var], fragment, var)
+        goes_round = loop.count > 1 or loop is self.graph.iteration or late > 0
         last_write = not any(var in written(child) for child in loop.body[position + 1 :])
         return goes_round and last_write and self._sees(loop.body[: position + 1], fragment, var)
 

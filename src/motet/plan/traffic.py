@@ -54,10 +54,11 @@ def message_sizes(graph: Graph, plan: Plan, wire: Wire) -> list[int]:
 
 
 def _sends(wire: Wire, around: tuple[Rounds, ...]) -> int:
-    """How often a wire is used in one run of the loop around it: a carried value not in the last round."""
+    """How often a wire is used in one run of the loop around it: a carried value not in the last round, unless it
+    is carried on into the next iteration."""
     if not around:
         return 1
-    return around[-1].count - 1 if wire.carried else around[-1].count
+    return around[-1].count - 1 if wire.carried and not wire.through else around[-1].count
 
 
 def _faster(a: str, b: str) -> str:

@@ -8,7 +8,7 @@ random bits give the same draws in all of them.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 class Replay:
     """What all replays have in common: a ring of steps, and what an item is."""
 
+    prioritised: ClassVar[bool] = False
     capacity: int
     """Items remembered, over all environments."""
     _: KW_ONLY
@@ -57,6 +58,11 @@ class Replay:
     def window(self) -> int:
         """Consecutive steps that an item is made of."""
         return self.sequence or self.n_step
+
+    @property
+    def holds_drawn(self) -> bool:
+        """Whether what was drawn is held back until its new priority has come."""
+        return False
 
     # The state.
 
@@ -102,6 +108,18 @@ class Replay:
     def size(self, state: Ring) -> jax.Array:
         """How many items are remembered, over the environments of this piece."""
         return state.size * state.columns
+
+    def hold(self, state: Ring, index: jax.Array) -> Ring:
+        """Keep these items [N] from being drawn until they are given a priority again."""
+        raise NotImplementedError(f"{type(self).__name__} has no priorities")
+
+    def update(self, state: Ring, index: jax.Array, priority: jax.Array) -> Ring:
+        """Give drawn items [N] new priorities."""
+        raise NotImplementedError(f"{type(self).__name__} has no priorities")
+
+    def complaint(self, state: Ring) -> str | None:
+        """What a state has noted that is wrong; None: nothing."""
+        return None
 
     # Its size in bytes.
 

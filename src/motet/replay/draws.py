@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,18 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from motet.flow.values import Drawn
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Drawn:
-    """N drawn items."""
-
-    items: Any  # [N, ...], or sequences [N, L, ...]
-    index: Any = ()
-    """int32 [N, 2]: the row since the start of the run (-1: no item) and the environment's column, for the update of
-    priorities; () where there are none."""
-    weight: Any = ()
-    """[N] the importance weights, at most 1; () where all are as likely."""
+__all__ = ["Drawn", "draw_bits", "shares", "uniform_places"]
 
 
 def draw_bits(key: jax.Array, part: jax.Array | int, slots: int) -> jax.Array:

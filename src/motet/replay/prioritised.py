@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +38,7 @@ class Prioritised(Replay):
     N equal parts of the whole sum.
     """
 
+    prioritised: ClassVar[bool] = True
     alpha: float = 0.6
     """How much priorities count: 0 is uniform, 1 in proportion."""
     beta: float = 0.4
@@ -52,6 +53,8 @@ class Prioritised(Replay):
     """The priority of new items; None: the largest so far."""
     fan_out: int = 16
     """Children of a node of the sum trees."""
+    exclusive: bool = False
+    """True: what was drawn is not drawn again before its new priority has come, in a plan that draws ahead."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,6 +65,10 @@ class Prioritised(Replay):
         if self.initial is not None and not 0 < self.initial < np.inf:
             raise BadOption(f"initial must be a number above 0, or None for the largest so far, got {self.initial}.")
         TreeShape(1, self.fan_out)
+
+    @property
+    def holds_drawn(self) -> bool:
+        return self.exclusive
 
     def add(self, state: Ring, new: Any) -> Ring:
         before = state
@@ -88,6 +95,14 @@ class Prioritised(Replay):
         row = self.row_of(jnp, leaf, state.written, state.rows)
         index = jnp.stack([jnp.where(value > 0, row, -1), column], 1)
         return Drawn(self.read(view_of(state), row, column), index, self.weights(jnp, value, state.written))
+
+    def hold(self, state: Ring, index: jax.Array) -> Ring:
+        """Let no one draw these items [N] until they are given a priority again."""
+        row, column = index[:, 0], jnp.clip(index[:, 1], 0, state.columns - 1)
+        leaf = jnp.where(row < 0, -1, row % state.rows)
+        known, nothing = state.priorities, jnp.zeros(row.shape, jnp.float32)
+        tree = tree_xla.update(self.tree_shape(state.rows), known.tree, column, leaf, nothing)
+        return replace(state, priorities=replace(known, tree=tree))
 
     def update(self, state: Ring, index: jax.Array, priority: jax.Array) -> Ring:
         """Give drawn items [N] new priorities. Items of row -1 and those that are overwritten are left out, and so

@@ -1,0 +1,135 @@
+"""How remembering, drawing and the return of priorities become nodes of a graph.
+
+A replay is a state variable, and what is done to it are nodes like all others, so a plan may put them anywhere. New
+priorities belong to an earlier draw: the node that writes them into the replay stands in front of the node that draws
+the next batch, and reads what the round before left for it. So they may be late without any change to the loop.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+
+from motet.errors import BadAlgorithm, BadOption
+from motet.flow.graph import Node, resize
+from motet.flow.host import ReplayCall
+from motet.flow.record import Here, Recorder
+from motet.flow.values import Drawn, Value, split
+
+if TYPE_CHECKING:
+    from motet.replay import Replay
+
+
+@dataclass
+class Replaying:
+    """The replay of one loop."""
+
+    record: Recorder
+    replay: Replay | None = None
+    example: Any = None
+    batch: int = 0
+    """The largest batch that is drawn."""
+
+    def remember(self, values: Any, into: Replay) -> None:
+        """Add [T, B] values to the replay."""
+        record = self.record
+        if self.replay is not None:
+            raise BadAlgorithm(f"{record.title}.loop calls flow.remember twice; a loop has one replay.")
+        handles, rebuild = split((values,))
+        record.batch_shape(handles)
+        example = rebuild({handle: record.shape(handle) for handle in handles})[0]
+        self.replay, self.example = into, example
+
+        def first(here: Here) -> tuple[Any]:
+            local = jax.tree.map(lambda aval: resize(aval, 1, here.batch), example)
+            return (into.init(local, record.num_envs),)
+
+        def add(here: Here, replay: Any, *read: Any) -> tuple[Any]:
+            return (into.add(replay, rebuild(dict(zip(handles, read, strict=True)))[0]),)
+
+        name = record.name("remember")
+        record.start("replay", first, ["replay"], name, replay=ReplayCall("open", into, example))
+        reads = ["replay", *handles]
+        call = ReplayCall("add", into, example, rebuild=rebuild)
+        record.node(name, "remember", add, reads, ["replay"], replay=call)
+
+    def sample(self, size: int) -> Drawn:
+        """Draw `size` remembered items."""
+        if self.replay is None:
+            raise BadAlgorithm("flow.sample needs a flow.remember before it: there is nothing to draw from.")
+        record, into, envs = self.record, self.replay, self.record.num_envs
+        if size > into.capacity:
+            raise BadOption(f"A batch of {size} items is larger than the replay, which holds {into.capacity}.")
+        self.batch = max(self.batch, size)
+        blocks = math.gcd(size, envs)
+        record.divisors.append(("sample", blocks))
+
+        def draw(here: Here, state: Any) -> tuple[Any, ...]:
+            slots = size * here.batch // envs
+            drawn = into.sample(state, here.key, here.part, slots=slots, blocks=blocks, size=size)
+            if not into.prioritised:
+                return (drawn.items,)
+            held = (into.hold(state, drawn.index),) if into.holds_drawn else ()
+            return (drawn.items, drawn.index, drawn.weight, *held)
+
+        name = record.name("sample")
+        parts = ["items", "index", "weight"] if into.prioritised else ["items"]
+        writes = [f"{name}.{part}" for part in parts]
+        held = ["replay"] if into.holds_drawn else []
+        call = ReplayCall("sample", into, self.example, size=size, blocks=blocks)
+        record.node(name, "sample", draw, ["replay"], [*writes, *held], draws=into.prioritised, replay=call)
+        return Drawn(*(Value(write) for write in writes))
+
+    def reprioritize(self, drawn: Drawn, priorities: Any) -> None:
+        """Give the items of the last draw new priorities, before the next one."""
+        record, into = self.record, self.replay
+        if into is None or not into.prioritised:
+            return  # All items are as likely, whatever is thought of them.
+        if not isinstance(drawn, Drawn) or not isinstance(drawn.index, Value) or not isinstance(priorities, Value):
+            raise BadAlgorithm(
+                "flow.reprioritize takes what flow.sample returned and what flow.call made of it, one number an item; "
+                f"got {drawn!r} and {priorities!r}."
+            )
+        index = record.variables[drawn.index.name]
+        (rows,) = {aval.shape[0] for aval in index.avals}
+
+        def none(here: Here) -> tuple[Any]:
+            slots = rows * here.batch // record.num_envs
+            return ((jnp.full((slots, 2), -1, jnp.int32), jnp.zeros(slots, jnp.float32)),)
+
+        def credit(here: Here, index: Any, priority: Any) -> tuple[Any]:
+            return ((index, priority.astype(jnp.float32)),)
+
+        def update(here: Here, replay: Any, news: Any) -> tuple[Any]:
+            return (into.update(replay, *news),)
+
+        credited = record.name("credit")
+        record.start("priorities", none, ["priorities"], credited)
+        record.variables["priorities"] = replace(record.variables["priorities"], late=True)
+        record.node(credited, "call", credit, [drawn.index.name, priorities.name], ["priorities"])
+        name = record.name("reprioritize")
+        call = ReplayCall("update", into, self.example)
+        record.node(name, "reprioritize", update, ["replay", "priorities"], ["replay"], replay=call)
+        self._move_before_the_draw(drawn.index.name)
+
+    def _move_before_the_draw(self, index: str) -> None:
+        items = self.record.stack[-1].items
+        draw = next((i for i, item in enumerate(items) if isinstance(item, Node) and index in item.writes), None)
+        if draw is None:
+            raise BadAlgorithm("flow.reprioritize belongs into the loop of the flow.sample whose items it is for.")
+        items.insert(draw, items.pop())
+
+    def check_filled(self, available: int) -> None:
+        """Whether the first batch finds as many items as it has slots."""
+        if self.replay is None or not self.batch:
+            return
+        ready = available - (self.replay.window - 1) * self.record.num_envs
+        if ready < self.batch:
+            raise BadOption(
+                f"A batch of {self.batch} items is larger than the {max(ready, 0)} that the replay can draw from when "
+                "the first batch is drawn: remember more before (learning_starts), or draw smaller batches."
+            )
