@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from motet.algorithms.a2c import A2C
     from motet.algorithms.batch_ppo import BatchPPO
+    from motet.algorithms.ddpg import DDPG
     from motet.algorithms.dqn import DQN
     from motet.algorithms.impala import IMPALA
     from motet.algorithms.ppo import PPO
+    from motet.algorithms.sac import SAC
+    from motet.algorithms.td3 import TD3
     from motet.engine.local import virtual_devices
     from motet.envs import make
     from motet.envs.gymnasium import Gymnasium
@@ -46,10 +49,13 @@ if TYPE_CHECKING:
 _HOME = {
     "motet.algorithms.a2c": ("A2C",),
     "motet.algorithms.batch_ppo": ("BatchPPO",),
+    "motet.algorithms.ddpg": ("DDPG",),
     "motet.algorithms.dqn": ("DQN",),
     "motet.algorithms.impala": ("IMPALA",),
     "motet.envs.gymnasium": ("Gymnasium",),
     "motet.algorithms.ppo": ("PPO",),
+    "motet.algorithms.sac": ("SAC",),
+    "motet.algorithms.td3": ("TD3",),
     "motet.engine.local": ("virtual_devices",),
     "motet.envs": ("make",),
     "motet.errors": (
@@ -85,9 +91,12 @@ _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
     "A2C",
+    "DDPG",
     "DQN",
     "IMPALA",
     "PPO",
+    "SAC",
+    "TD3",
     "Algorithm",
     "BadAlgorithm",
     "BadEnvironment",

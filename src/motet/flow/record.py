@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -36,7 +36,11 @@ class Here:
 
     def env_keys(self) -> jax.Array:
         """One key for each environment, the same whatever piece it is in."""
-        rows = self.part * self.batch + jnp.arange(self.batch)
+        return self.row_keys(self.batch)
+
+    def row_keys(self, count: int) -> jax.Array:
+        """One key for each of the `count` rows that a batch has in this piece, the same whatever piece a row is in."""
+        rows = self.part * count + jnp.arange(count)
         return jax.vmap(lambda row: jax.random.fold_in(self.key, row))(rows)
 
 
@@ -129,10 +133,24 @@ class Recorder:
         *,
         site: str | None = None,
         host: HostCall | None = None,
+        by_row: bool = False,
     ) -> None:
-        """Record a node of the innermost open loop. Of a host's node, `run` only tells the types."""
+        """Record a node of the innermost open loop. Of a host's node, `run` only tells the types.
+
+        `by_row`: all random numbers it draws come from `Here.row_keys`, so that pieces of a batch draw the same.
+        """
         self.names.add(name)
-        self.stack[-1].items.append(self._make(name, kind, run, tuple(reads), writes, site or name, host))
+        made = self._make(name, kind, run, tuple(reads), writes, site or name, host)
+        self.stack[-1].items.append(replace(made, draws=made.draws and not by_row))
+
+    def rows(self, reads: Sequence[str]) -> Callable[[Sequence[Any]], int] | None:
+        """How to count the rows of a batch on the values of `reads`: on the first leaf that has the environments on
+        its first dimension. None: there is no such leaf."""
+        for place, var in enumerate(self.variables[name] for name in reads):
+            if 0 in var.axes:
+                leaf = var.axes.index(0)
+                return lambda read: jax.tree.leaves(read[place])[leaf].shape[0]
+        return None
 
     def view(self, name: str, of: str, method: Callable[[Any], Any]) -> None:
         """Let a part of a state travel by itself."""
