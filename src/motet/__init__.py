@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from motet.algorithms.a2c import A2C
     from motet.algorithms.batch_ppo import BatchPPO
+    from motet.algorithms.ddpg import DDPG
     from motet.algorithms.dqn import DQN
     from motet.algorithms.impala import IMPALA
     from motet.algorithms.ppo import PPO
+    from motet.algorithms.sac import SAC
+    from motet.algorithms.td3 import TD3
     from motet.engine.local import virtual_devices
     from motet.envs import make
     from motet.envs.gymnasium import Gymnasium
@@ -36,9 +39,9 @@ if TYPE_CHECKING:
     from motet.flow.values import Rollout, Transitions
     from motet.plan.check import check
     from motet.plan.plan import Fragment, Link, Plan
-    from motet.plan.presets import anakin, batched, central, coarse, fine, multi_learner, sebulba
+    from motet.plan.presets import anakin, batched, central, coarse, fine, multi_learner, pearl, sebulba
     from motet.plan.project import project
-    from motet.replay import Uniform
+    from motet.replay import Prioritised, Uniform
     from motet.runs.evaluate import evaluate
     from motet.runs.policy import Policy
     from motet.training import Result, train
@@ -46,10 +49,13 @@ if TYPE_CHECKING:
 _HOME = {
     "motet.algorithms.a2c": ("A2C",),
     "motet.algorithms.batch_ppo": ("BatchPPO",),
+    "motet.algorithms.ddpg": ("DDPG",),
     "motet.algorithms.dqn": ("DQN",),
     "motet.algorithms.impala": ("IMPALA",),
     "motet.envs.gymnasium": ("Gymnasium",),
     "motet.algorithms.ppo": ("PPO",),
+    "motet.algorithms.sac": ("SAC",),
+    "motet.algorithms.td3": ("TD3",),
     "motet.engine.local": ("virtual_devices",),
     "motet.envs": ("make",),
     "motet.errors": (
@@ -74,9 +80,9 @@ _HOME = {
     "motet.flow.values": ("Rollout", "Transitions"),
     "motet.plan.check": ("check",),
     "motet.plan.plan": ("Fragment", "Link", "Plan"),
-    "motet.plan.presets": ("anakin", "batched", "central", "coarse", "fine", "multi_learner", "sebulba"),
+    "motet.plan.presets": ("anakin", "batched", "central", "coarse", "fine", "multi_learner", "pearl", "sebulba"),
     "motet.plan.project": ("project",),
-    "motet.replay": ("Uniform",),
+    "motet.replay": ("Prioritised", "Uniform"),
     "motet.runs.evaluate": ("evaluate",),
     "motet.runs.policy": ("Policy",),
     "motet.training": ("Result", "train"),
@@ -85,9 +91,12 @@ _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
     "A2C",
+    "DDPG",
     "DQN",
     "IMPALA",
     "PPO",
+    "SAC",
+    "TD3",
     "Algorithm",
     "BadAlgorithm",
     "BadEnvironment",
@@ -113,6 +122,7 @@ __all__ = [
     "NotEnoughMemory",
     "Plan",
     "Policy",
+    "Prioritised",
     "Result",
     "Rollout",
     "Spec",
@@ -134,6 +144,7 @@ __all__ = [
     "multi_learner",
     "option",
     "project",
+    "pearl",
     "sebulba",
     "trace",
     "train",

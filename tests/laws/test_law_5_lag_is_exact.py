@@ -24,7 +24,7 @@ def jitter(seed: int):
     return delay
 
 
-@pytest.mark.parametrize(("name", "lag"), [("ppo", 0), ("ppo", 1), ("ppo", 3), ("dqn", 1)])
+@pytest.mark.parametrize(("name", "lag"), [("ppo", 0), ("ppo", 1), ("ppo", 3), ("dqn", 1), ("sac", 1)])
 def test_every_value_is_exactly_as_old_as_the_plan_says(name: str, lag: int) -> None:
     plan = motet.coarse(2, lag=lag)
     graph = traced(ALGORITHMS[name], plan, iterations=ROUNDS)

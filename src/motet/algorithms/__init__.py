@@ -7,7 +7,16 @@ from importlib import import_module
 from motet.errors import UnknownName
 from motet.flow.algorithm import Algorithm
 
-ALGORITHMS = {"ppo": "PPO", "batch_ppo": "BatchPPO", "a2c": "A2C", "impala": "IMPALA", "dqn": "DQN"}
+ALGORITHMS = {
+    "ppo": "PPO",
+    "batch_ppo": "BatchPPO",
+    "a2c": "A2C",
+    "impala": "IMPALA",
+    "dqn": "DQN",
+    "ddpg": "DDPG",
+    "td3": "TD3",
+    "sac": "SAC",
+}
 """Name -> class, in the module of that name."""
 
 

@@ -36,7 +36,11 @@ class Here:
 
     def env_keys(self) -> jax.Array:
         """One key for each environment, the same whatever piece it is in."""
-        rows = self.part * self.batch + jnp.arange(self.batch)
+        return self.row_keys(self.batch)
+
+    def row_keys(self, count: int) -> jax.Array:
+        """One key for each of the `count` rows that a batch has in this piece, the same whatever piece a row is in."""
+        rows = self.part * count + jnp.arange(count)
         return jax.vmap(lambda row: jax.random.fold_in(self.key, row))(rows)
 
 
@@ -138,17 +142,27 @@ class Recorder:
         site: str | None = None,
         host: HostCall | None = None,
         replay: ReplayCall | None = None,
-        draws: bool = False,
+        draws: bool | None = None,
     ) -> Node:
         """Record a node of the innermost open loop. Of a host's node, `run` only tells the types.
 
-        `writes` are names, or a function that names as many results as there turn out to be.
+        `writes` are names, or a function that names as many results as there turn out to be. `draws` says whether
+        pieces of its batch would draw other random numbers; None: if it uses a key for a whole batch.
         """
         self.names.add(name)
         node = self._make(name, kind, run, tuple(reads), writes, site or name, host)
-        node = replace(node, replay=replay, draws=node.draws or draws)
+        node = replace(node, replay=replay, draws=node.draws if draws is None else draws)
         self.stack[-1].items.append(node)
         return node
+
+    def rows(self, reads: Sequence[str]) -> Callable[[Sequence[Any]], int] | None:
+        """How to count the rows of a batch on the values of `reads`: on the first leaf that has the environments on
+        its first dimension. None: there is no such leaf."""
+        for place, var in enumerate(self.variables[name] for name in reads):
+            if 0 in var.axes:
+                leaf = var.axes.index(0)
+                return lambda read: jax.tree.leaves(read[place])[leaf].shape[0]
+        return None
 
     def view(self, name: str, of: str, method: Callable[[Any], Any]) -> None:
         """Let a part of a state travel by itself."""

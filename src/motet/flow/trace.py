@@ -147,25 +147,35 @@ class Flow:
             )
 
     def call(self, method: Callable[..., Any], *values: Any) -> Any:
-        """Run `method(weights, *values[, key])` -> handles of what it returns, one for each element of a tuple.
+        """Run `method(weights, *values[, key][, keys])` -> handles of what it returns, one for each element of a tuple.
 
-        What it returns without an environment axis is taken to be a mean over the batch.
+        What it returns without an environment axis is taken to be a mean over the batch. A parameter `key` gets one
+        key for the whole batch; `keys` gets one for each row of it, [N], the same however the batch is cut.
         """
         name = self._record.name(_label(method))
         handles, arguments = split(values)
         weights = "policy.weights" if "policy.weights" in self._record.views else "policy"
         reads = tuple(dict.fromkeys([weights, *handles]))
-        wants_key = "key" in inspect.signature(method).parameters
+        wanted = inspect.signature(method).parameters
+        count_rows = self._record.rows(reads) if "keys" in wanted else None
+        if "keys" in wanted and count_rows is None:
+            raise BadAlgorithm(
+                f"{self._record.title}.{name} wants keys, one for each row of its batch, but reads no [N, ...] values: "
+                f"it reads {', '.join(reads)}. Give it what flow.sample or flow.minibatches gave, or let it take one "
+                "key."
+            )
 
         def run(here: Here, *read: Any) -> tuple[Any, ...]:
             table = dict(zip(reads, read, strict=True))
-            result = method(table[weights], *arguments(table), **({"key": here.key} if wants_key else {}))
+            random = {"key": here.key} if "key" in wanted else {}
+            random |= {"keys": here.row_keys(count_rows(read))} if count_rows else {}
+            result = method(table[weights], *arguments(table), **random)
             return result if type(result) is tuple else (result,)
 
         def writes(count: int) -> list[str]:
             return [name] if count == 1 else [f"{name}.{position}" for position in range(count)]
 
-        node = self._record.node(name, "call", run, reads, writes)
+        node = self._record.node(name, "call", run, reads, writes, draws=None if "key" in wanted else False)
         results = [Value(write) for write in node.writes]
         return tuple(results) if len(results) > 1 else results[0]
 
