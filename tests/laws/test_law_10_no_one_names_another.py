@@ -82,8 +82,8 @@ def test_public_names_are_pinned_and_there() -> None:
         "Fragment", "Graph", "Gymnasium", "IMPALA", "Link", "MotetError", "MultiBinary", "MultiDiscrete",
         "NotEnoughMemory", "PPO", "Plan", "Policy", "Prioritised", "Result", "Rollout", "SAC", "Spec", "Stalled", "TD3",
         "Transitions", "Tuple", "Uniform", "UnknownName", "anakin", "batch_mean", "batch_moments", "batched",
-        "central", "check", "coarse", "evaluate", "fine", "make", "multi_learner", "option", "pearl", "project", "sebulba",
-        "trace", "train", "virtual_devices",
+        "central", "check", "coarse", "evaluate", "fine", "make", "multi_learner", "option", "pearl", "project",
+        "sebulba", "trace", "train", "virtual_devices",
     }  # fmt: skip
     for name in motet.__all__:
         assert getattr(motet, name) is not None

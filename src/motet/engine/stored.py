@@ -68,7 +68,9 @@ class StoreStep:
         call = self.node.replay
         assert call is not None
         bits = np.asarray(self._bits(root, np.asarray(path, np.uint32)))
-        drawn = store.sample(bits, blocks=call.blocks, hold=call.replay.holds_drawn)
+        drawn = store.sample(bits, blocks=call.blocks)
+        if call.replay.holds_drawn:
+            store.hold(drawn.index)
         parts = (drawn.items, drawn.index, drawn.weight)
         written = [name for name in self.node.writes if name != "replay"]
         return {name: tuple(jax.tree.leaves(part)) for name, part in zip(written, parts, strict=False)}

@@ -130,6 +130,13 @@ class Store:
         self._tree.update(column, np.where(there, row % self._rows, -1), value)
         np.maximum.at(self._largest, column, np.where(there, value, np.float32(0)))
 
+    def hold(self, index: Any) -> None:
+        """Keep these items [N] from being drawn until they are given a priority again."""
+        if self._tree is None:
+            raise BadOption("A uniform replay has no priorities to hold back; use Prioritised.")
+        row, column = np.asarray(index).T
+        self._tree.update(column, np.where(row < 0, -1, row % self._rows), np.zeros(row.size, np.float32))
+
     def close(self) -> None:
         """Give the memory back. The second time nothing happens."""
         self._items, self._pictures, self._tree = (), (), None
