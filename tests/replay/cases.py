@@ -125,9 +125,7 @@ def the_device() -> Device:
     return Device()
 
 
-def steps(
-    first: int, time: int, envs: int, *, ends: Any = None, cuts: Any = None, happened: Any = ()
-) -> Transitions:
+def steps(first: int, time: int, envs: int, *, ends: Any = None, cuts: Any = None, happened: Any = ()) -> Transitions:
     """Rows `first` on: every number says which row and environment it is of."""
     row = np.arange(first, first + time, dtype=np.float32)[:, None].repeat(envs, 1)
     env = np.arange(envs, dtype=np.float32)[None].repeat(time, 0)
@@ -161,9 +159,7 @@ class Plain:
         self.written += time
         first = self.replay.initial or self.largest
         alive = range(max(0, self.written - self.rows), self.written - self.replay.window + 1)
-        self.priority = {
-            (row, env): self.priority.get((row, env), first) for row in alive for env in range(self.envs)
-        }
+        self.priority = {(row, env): self.priority.get((row, env), first) for row in alive for env in range(self.envs)}
 
     def update(self, index: np.ndarray, priority: np.ndarray) -> None:
         for (row, env), each in zip(index.tolist(), priority.tolist(), strict=True):

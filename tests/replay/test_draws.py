@@ -54,7 +54,9 @@ def test_any_sequence_of_operations_equals_the_plain_replay(place, data, replay)
     store.close()
 
 
-@pytest.mark.parametrize("replay", [Prioritised(90, anneal=40), Prioritised(90, sequence=4), Uniform(90, n_step=3)], ids=str)
+@pytest.mark.parametrize(
+    "replay", [Prioritised(90, anneal=40), Prioritised(90, sequence=4), Uniform(90, n_step=3)], ids=str
+)
 def test_all_three_draw_the_same(replay) -> None:
     rng = np.random.default_rng(0)
     stores = [opened(replay, steps(0, T, B), B, place) for place in PLACES]
@@ -66,7 +68,8 @@ def test_all_three_draw_the_same(replay) -> None:
             continue
         drawn = [store.sample(jax.random.fold_in(KEY, first), 9, blocks=3) for store in stores]
         for other in drawn[1:]:
-            for one, two in zip(*map(jax.tree.leaves, (replace(drawn[0], weight=()), replace(other, weight=())))):
+            without = [jax.tree.leaves(replace(each, weight=())) for each in (drawn[0], other)]
+            for one, two in zip(*without, strict=True):
                 assert one.dtype == two.dtype
                 np.testing.assert_array_equal(one, two)
             np.testing.assert_allclose(drawn[0].weight, other.weight, rtol=1e-5)
@@ -99,11 +102,9 @@ def test_items_are_drawn_in_proportion_to_their_priorities(place) -> None:
     index = np.stack(np.meshgrid(np.arange(ROWS), np.arange(B)), -1).reshape(-1, 2).astype(np.int32)
     priority = np.random.default_rng(4).exponential(size=len(index)).astype(np.float32)
     store.update(index, priority)
-    drawn = store.sample(KEY, 1)
     count, draws = np.zeros((ROWS, B)), 30 * 64
     for number in range(30):
         drawn = store.sample(jax.random.fold_in(KEY, number), 64)
-        # The strata are mixed over the draws: each is uniform within its own.
         np.add.at(count, tuple(drawn.index.T), 1)
     expected = np.zeros((ROWS, B))
     expected[tuple(index.T)] = (priority + 0.01) ** 0.6

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import jax
 from motet.errors import BadOption
 from motet.replay.power import power
 from motet.replay.tree import TreeShape
@@ -52,7 +52,9 @@ def test_walks_equal_a_running_sum(place, seed, batches, case) -> None:
         np.testing.assert_array_equal(value, plain.ravel()[place_of])
 
 
-@pytest.mark.parametrize(("columns", "leaves", "fan_out"), [(1, 5000, 16), (7, 33, 8), (40, 3, 4), (3, 1, 2), (1, 1, 16)])
+@pytest.mark.parametrize(
+    ("columns", "leaves", "fan_out"), [(1, 5000, 16), (7, 33, 8), (40, 3, 4), (3, 1, 2), (1, 1, 16)]
+)
 def test_all_three_hold_and_draw_the_same_bits(columns, leaves, fan_out) -> None:
     rng = np.random.default_rng(5)
     trees = [a_tree(place, TreeShape(leaves, fan_out), columns) for place in PLACES]
