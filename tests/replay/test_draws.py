@@ -55,7 +55,7 @@ def test_any_sequence_of_operations_equals_the_plain_replay(place, data, replay)
 
 
 @pytest.mark.parametrize(
-    "replay", [Prioritised(90, anneal=40), Prioritised(90, sequence=4), Uniform(90, n_step=3)], ids=str
+    "replay", [Prioritised(90, anneal=40), Prioritised(90, sequence=4, fan_out=4), Uniform(90, n_step=3)], ids=str
 )
 def test_all_three_draw_the_same(replay) -> None:
     rng = np.random.default_rng(0)
@@ -97,7 +97,7 @@ def test_uniform_keeps_its_rule(place) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_items_are_drawn_in_proportion_to_their_priorities(place) -> None:
-    replay = Prioritised(ROWS * B, alpha=0.6, epsilon=0.01)
+    replay = Prioritised(ROWS * B, alpha=0.6, epsilon=0.01, fan_out=4)
     store = filled(replay, place, ROWS)
     index = np.stack(np.meshgrid(np.arange(ROWS), np.arange(B)), -1).reshape(-1, 2).astype(np.int32)
     priority = np.random.default_rng(4).exponential(size=len(index)).astype(np.float32)
@@ -126,7 +126,7 @@ def test_uniform_draws_are_uniform(place) -> None:
 @pytest.mark.parametrize("place", PLACES)
 def test_weights_make_up_for_the_priorities(place) -> None:
     """(N P) ** -beta over the largest, with beta on its way to last_beta."""
-    replay = Prioritised(ROWS * B, alpha=1.0, epsilon=0.0, beta=0.4, last_beta=0.8, anneal=4 * ROWS)
+    replay = Prioritised(ROWS * B, alpha=1.0, epsilon=0.0, beta=0.4, last_beta=0.8, anneal=4 * ROWS, fan_out=4)
     store = filled(replay, place)
     row = np.arange(ROWS, 2 * ROWS, dtype=np.int32)
     for env in range(B):

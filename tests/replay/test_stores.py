@@ -10,8 +10,9 @@ import jax
 import numpy as np
 import pytest
 
+from motet import replay as package
 from motet.errors import BadOption, UnknownName
-from motet.replay import Prioritised, Uniform, draw_bits, tree_host
+from motet.replay import Prioritised, Uniform, draw_bits
 from motet.replay import host as host_module
 from motet.replay import opencl as opencl_module
 from tests.replay.cases import steps
@@ -85,10 +86,10 @@ def test_a_device_that_is_not_there_is_named() -> None:
 @pytest.mark.parametrize(("module", "where", "extra"), [("numba", "host", "replay"), ("pyopencl", "opencl", "opencl")])
 def test_a_missing_package_is_named_with_its_extra(monkeypatch, module, where, extra) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    tree_host.loops.cache_clear()
+    monkeypatch.delitem(sys.modules, "motet.replay.tree_loops", raising=False)
+    monkeypatch.delattr(package, "tree_loops", raising=False)
     with pytest.raises(BadOption, match=rf"needs {module}, which is not installed.*pip install 'motet\[{extra}\]'"):
         Prioritised(60).open(EXAMPLE, 3, where)
-    tree_host.loops.cache_clear()
 
 
 @pytest.mark.parametrize("where", ["gpu", "host:1", "opencl:x"])

@@ -5,8 +5,6 @@ Vectorised NumPy was measured first: an update of 128 leaves takes tens of calls
 
 from __future__ import annotations
 
-from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +18,7 @@ class HostTree:
 
     def __init__(self, shape: TreeShape, array: np.ndarray):
         self.shape, self.array = shape, array
-        self._loops = loops()
+        self._loops = compiled_loops()
         self._counts, self._offsets = np.array(shape.counts), np.array(shape.offsets)
         self._top = TreeShape(array.shape[0], shape.fan_out)
         self._joined = np.zeros((1, self._top.nodes), np.float32)
@@ -65,22 +63,13 @@ class HostTree:
         return column, leaf, value
 
 
-@cache
-def loops() -> Any:
-    """The compiled loops. Compiling takes seconds the first time; the result is kept on disk."""
+def compiled_loops() -> Any:
+    """The loops of the tree. Compiling takes seconds the first time; the result is kept on disk."""
     try:
-        from numba import njit
+        from motet.replay import tree_loops
     except ImportError as error:
         raise BadOption(
             "A replay on the host needs numba, which is not installed: pip install 'motet[replay]'. "
             "Replays on XLA or OpenCL work without it."
         ) from error
-
-    from motet.replay import tree_loops
-
-    compiled = njit(cache=True, nogil=True)
-    tree_loops.sum_children = compiled(tree_loops.sum_children)
-    tree_loops.descend = compiled(tree_loops.descend)
-    return SimpleNamespace(
-        update=compiled(tree_loops.update), join=compiled(tree_loops.join), find=compiled(tree_loops.find)
-    )
+    return tree_loops

@@ -1,12 +1,16 @@
-"""The loops of the sum tree on the host, in the plain Python that numba compiles."""
+"""The loops of the sum tree on the host, compiled by numba: import this only where numba is needed."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numba import njit
+
+loop = njit(cache=True, nogil=True)
 
 
+@loop
 def sum_children(tree: Any, column: int, first: int, count: int) -> Any:
     total = tree[column, first]
     for position in range(first + 1, first + count):
@@ -14,6 +18,7 @@ def sum_children(tree: Any, column: int, first: int, count: int) -> Any:
     return total
 
 
+@loop
 def update(tree: Any, counts: Any, offsets: Any, shift: int, column: Any, leaf: Any, value: Any) -> None:
     columns, depth, fan_out = tree.shape[0], counts.size - 1, 1 << shift
     for entry in range(leaf.size):
@@ -33,6 +38,7 @@ def update(tree: Any, counts: Any, offsets: Any, shift: int, column: Any, leaf: 
                 tree[column[entry], above + node] = total
 
 
+@loop
 def join(top: Any, counts: Any, offsets: Any, shift: int, tree: Any) -> None:
     """The tree above the roots of all columns."""
     depth = counts.size - 1
@@ -44,6 +50,7 @@ def join(top: Any, counts: Any, offsets: Any, shift: int, tree: Any) -> None:
             top[0, offsets[level] + node] = sum_children(top, 0, below, 1 << shift)
 
 
+@loop
 def descend(tree: Any, offsets: Any, shift: int, column: int, target: Any) -> Any:
     node = 0
     for level in range(offsets.size - 2):
@@ -61,6 +68,7 @@ def descend(tree: Any, offsets: Any, shift: int, column: int, target: Any) -> An
     return node, target
 
 
+@loop
 def find(
     top: Any,
     top_offsets: Any,
