@@ -92,6 +92,18 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch, module, where, e
         Prioritised(60).open(EXAMPLE, 3, where)
 
 
+def test_loops_are_compiled_where_nothing_can_be_kept(monkeypatch) -> None:
+    from motet.replay import tree_loops
+
+    def njit(**options):
+        if options.get("cache"):
+            raise RuntimeError("cannot cache function: no locator available")
+        return lambda function: (function, options)
+
+    monkeypatch.setattr(tree_loops, "njit", njit)
+    assert tree_loops.loop(abs) == (abs, {"nogil": True})
+
+
 @pytest.mark.parametrize("where", ["gpu", "host:1", "opencl:x"])
 def test_an_unknown_place_is_refused(where) -> None:
     with pytest.raises(UnknownName, match="place for a replay"):
