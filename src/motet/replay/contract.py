@@ -7,6 +7,7 @@ random bits give the same draws in all of them.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Replay:
+class Replay(ABC):
     """What all replays have in common: a ring of steps, and what an item is."""
 
     prioritised: ClassVar[bool] = False
@@ -98,12 +99,12 @@ class Replay:
         )
         return replace(state, items=items, written=state.written + state.types.time)
 
+    @abstractmethod
     def sample(self, state: Ring, key: jax.Array, part: jax.Array, *, slots: int, blocks: int, size: int) -> Drawn:
         """Draw this piece's `slots` of a batch of `size`. An item is only drawn when all of its steps are there.
 
         The batch's slots and the environments are cut into `blocks` alike.
         """
-        raise NotImplementedError
 
     def size(self, state: Ring) -> jax.Array:
         """How many items are remembered, over the environments of this piece."""

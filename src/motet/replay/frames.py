@@ -55,9 +55,8 @@ def no_pictures(example: Any, frames: int, rows: int) -> Pictures:
         for leaf, axis in zip(leaves, axes, strict=True)
         if axis is not None
     )
-    zeros = jnp.zeros(columns, jnp.int32)
-    newest = jnp.zeros((rows, columns), jnp.int32)
-    return Pictures(streams, newest, zeros, zeros.astype(bool), zeros, axes, frames)
+    newest, count, floor = (jnp.zeros(shape, jnp.int32) for shape in ((rows, columns), columns, columns))
+    return Pictures(streams, newest, count, jnp.zeros(columns, bool), floor, axes, frames)
 
 
 def bare(items: Any, axes: tuple[int | None, ...]) -> Any:

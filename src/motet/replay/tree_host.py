@@ -1,12 +1,10 @@
 """Sum trees in NumPy arrays, [B, nodes], walked by loops that numba compiles.
 
-Vectorised NumPy was measured first: an update of 128 leaves takes tens of calls and ten times as long.
+Vectorised NumPy needs some twenty calls for every level of the tree and is several times slower.
 """
 
 from __future__ import annotations
 
-from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,23 +14,25 @@ from motet.replay.tree import TreeShape
 
 
 class HostTree:
-    """Trees in an array of the caller's; `array` must be zeros of [columns, shape.nodes] float32."""
+    """Trees in an array of the caller's, zeros of [columns, shape.nodes] float32."""
 
     def __init__(self, shape: TreeShape, array: np.ndarray):
         self.shape, self.array = shape, array
-        self._loops = loops()
+        self._loops = compiled_loops()
+        self._flat, self._columns, self._bits = array.reshape(-1), array.shape[0], (0,) * shape.shift
         self._counts, self._offsets = np.array(shape.counts), np.array(shape.offsets)
-        self._top = TreeShape(array.shape[0], shape.fan_out)
-        self._joined = np.zeros((1, self._top.nodes), np.float32)
-        self._top_counts, self._top_offsets = np.array(self._top.counts), np.array(self._top.offsets)
+        top = TreeShape(self._columns, shape.fan_out)
+        self._top_counts, self._top_offsets = np.array(top.counts), np.array(top.offsets)
+        self._top = np.zeros(top.nodes, np.float32)
 
     def update(self, column: np.ndarray, leaf: np.ndarray, value: np.ndarray) -> None:
         """Set leaves [N] and all that is above them; the last entry for a leaf counts, those of -1 are left out."""
         self._loops.update(
-            self.array,
+            self._flat,
+            self._columns,
             self._counts,
             self._offsets,
-            self.shape.shift,
+            self._bits,
             np.asarray(column, np.int32),
             np.asarray(leaf, np.int32),
             np.asarray(value, np.float32),
@@ -40,47 +40,27 @@ class HostTree:
 
     def total(self) -> np.float32:
         """The sum of all trees."""
-        if self.array.shape[0] == 1:
-            return self.array[0, 0]
-        self._loops.join(self._joined, self._top_counts, self._top_offsets, self.shape.shift, self.array)
-        return self._joined[0, 0]
+        self._loops.join(self._top, self._top_counts, self._top_offsets, self._bits, self._flat, self.shape.nodes)
+        return self._top[0]
 
     def find(self, share: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Where `share` [N], each from [0, 1], of the sum of all trees ends -> columns, leaves and their values."""
         total = self.total()
-        column, leaf = np.empty(share.shape, np.int32), np.empty(share.shape, np.int32)
+        column, leaf = np.zeros(share.shape, np.int32), np.zeros(share.shape, np.int32)
         value = np.empty(share.shape, np.float32)
         self._loops.find(
-            self._joined,
-            self._top_offsets,
-            self.array,
-            self._offsets,
-            self.shape.shift,
-            share,
-            total,
-            column,
-            leaf,
-            value,
+            self._top, self._top_offsets, self._flat, self._offsets, self._bits, share, total, column, leaf, value
         )
         return column, leaf, value
 
 
-@cache
-def loops() -> Any:
-    """The compiled loops. Compiling takes seconds the first time; the result is kept on disk."""
+def compiled_loops() -> Any:
+    """The loops of the tree. Compiling takes seconds the first time; the result is kept on disk."""
     try:
-        from numba import njit
+        from motet.replay import tree_loops
     except ImportError as error:
         raise BadOption(
             "A replay on the host needs numba, which is not installed: pip install 'motet[replay]'. "
             "Replays on XLA or OpenCL work without it."
         ) from error
-
-    from motet.replay import tree_loops
-
-    compiled = njit(cache=True, nogil=True)
-    tree_loops.sum_children = compiled(tree_loops.sum_children)
-    tree_loops.descend = compiled(tree_loops.descend)
-    return SimpleNamespace(
-        update=compiled(tree_loops.update), join=compiled(tree_loops.join), find=compiled(tree_loops.find)
-    )
+    return tree_loops

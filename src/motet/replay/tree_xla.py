@@ -64,15 +64,11 @@ def _descend(shape: TreeShape, tree: jax.Array, column: jax.Array, target: jax.A
     node = jnp.zeros_like(column)
     for level in range(shape.depth):
         children = _children(shape, tree, column, level, node)
-        sums = _running(children)
-        child, last = jnp.zeros_like(node), jnp.zeros_like(node)
-        for position, each in enumerate(sums):
-            child += target >= each
-            last = jnp.where(children[:, position] > 0, position, last)
-        child = jnp.minimum(child, last)
-        before = jnp.zeros_like(target)
-        for position in range(1, shape.fan_out):
-            before = jnp.where(child == position, sums[position - 1], before)
+        sums = jnp.stack(_running(children), 1)
+        last = jnp.max(jnp.where(children > 0, jnp.arange(shape.fan_out, dtype=jnp.int32)[None], 0), 1)
+        child = jnp.minimum(jnp.sum(target[:, None] >= sums, 1, dtype=jnp.int32), last)
+        left = jnp.take_along_axis(sums, jnp.maximum(child - 1, 0)[:, None], 1, mode="promise_in_bounds")[:, 0]
+        before = jnp.where(child > 0, left, 0)
         target = target - before
         node = node * shape.fan_out + child
     return node, target
