@@ -61,6 +61,12 @@ PENDULUM = {
     "discount": 0.95,
     "entropy_weight": 0.0,
 }
+MOUNTAIN_CAR = {
+    # The one reward is far away, and random pushes cancel out unless they last.
+    "random_hold": 20,
+    "learning_starts": 8_000,
+    "hidden": (64, 64),
+}
 LUNAR_LANDER = {
     "num_envs": 16,
     "num_steps": 512,
@@ -94,6 +100,10 @@ CLAIMS = (
     Claim("impala_cartpole_lag_4", "impala", "CartPole-v1", 450, 500_000, seeds=FIVE, plan=lagging(4)),
     # Adam's epsilon was chosen after seeds from 1000 to 4004 had been looked at.
     Claim("dqn_cartpole", "dqn", "CartPole-v1", 450, 200_000, seeds=(5000, 5001, 5002, 5003, 5004)),
+    Claim("ddpg_pendulum", "ddpg", "Pendulum-v1", -200, 15_000),
+    Claim("td3_pendulum", "td3", "Pendulum-v1", -200, 15_000),
+    Claim("sac_pendulum", "sac", "Pendulum-v1", -180, 15_000),
+    Claim("sac_mountain_car", "sac", "MountainCarContinuous-v0", 85, 30_000, options=MOUNTAIN_CAR),
     Claim("ppo_catch", "ppo", "Catch-v0", 0.9, 300_000),
     Claim("ppo_hosted_sebulba", "ppo", "gymnasium/CartPole-v1", 475, 300_000, plan=SEBULBA),
     Claim("ppo_hosted_batched", "ppo", "gymnasium/CartPole-v1", 475, 300_000, plan=BATCHED),

@@ -74,7 +74,7 @@ class TD3(Algorithm):
     """Items that the replay holds."""
     learning_starts: int = option(1_000, 0)
     """Environment steps before the first training; until then, actions are random."""
-    learning_rate: float = option(1e-3, above=0)
+    learning_rate: float = option(3e-4, above=0)
     """Step size of Adam, for all networks."""
     discount: float = option(0.99, 0, 1)
     """What a reward one step later is worth."""
