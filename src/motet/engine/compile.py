@@ -87,14 +87,14 @@ class Block:
 
         def make() -> Any:
             # Which devices a sharded function is for is part of it.
-            owner = (name, devices if self.place.sharded else ())
-            jitted = self.shelf.get(owner, lambda: self._jitted(function, arguments, out_specs))
+            function_of = ("function", name, devices if self.place.sharded else ())
+            jitted = self.shelf.get(function_of, lambda: self._jitted(function, arguments, out_specs))
             with jax.default_device(devices[0]), self._cache():
                 with self.shelf.tracing:
                     traced = jitted.trace(*arguments)
                 return traced.lower().compile(self._compiler_options())
 
-        compiled = self.shelf.get((name, devices), make)
+        compiled = self.shelf.get(("program", name, devices), make)
         self.clock.compiling += time.perf_counter() - start
         self.announce(f"running {self.label}")
         return compiled
