@@ -33,12 +33,14 @@ def ids() -> list[str]:
 
 @dataclass(frozen=True)
 class EnvPool(HostEnvironment):
-    """One of EnvPool's tasks for a single player, with its default settings."""
+    """One of EnvPool's tasks for a single player, with its default settings or others."""
 
     id: str
     """As in envpool.list_all_envs()."""
     max_episode_steps: int | None = None
     """Steps after which an episode is cut off; None: as the task says."""
+    options: tuple[tuple[str, Any], ...] = ()
+    """Other settings of the task by name, such as (("img_height", 52), ("img_width", 52))."""
     _types: tuple[np.dtype, ...] = field(init=False, repr=False, compare=False)
     """Of the leaves of observations, as motet holds them."""
 
@@ -48,7 +50,7 @@ class EnvPool(HostEnvironment):
             raise UnknownName("EnvPool task", self.id, envpool.list_all_envs())
         try:
             spec = envpool.make_spec(self.id, **self._options())
-        except (ImportError, RuntimeError) as error:
+        except (ImportError, RuntimeError, TypeError, AssertionError, ValueError) as error:
             raise BadEnvironment(f"envpool/{self.id} cannot be made: {error}") from error
         name = f"envpool/{self.id}"
         if spec.config.max_num_players > 1 or len(spec.action_array_spec) != 3:
@@ -68,7 +70,8 @@ class EnvPool(HostEnvironment):
             object.__setattr__(self, attribute, value)
 
     def _options(self) -> dict[str, Any]:
-        return {} if self.max_episode_steps is None else {"max_episode_steps": self.max_episode_steps}
+        limit = {} if self.max_episode_steps is None else {"max_episode_steps": self.max_episode_steps}
+        return {**dict(self.options), **limit}
 
     def open(self, opening: Opening) -> Pool:
         """A pool with as many threads as the opening has workers, at least one."""
