@@ -42,7 +42,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "dqn": motet.DQN(**REPLAY, target_period=4),
     "ddpg": motet.DDPG(**REPLAY),
     "td3": motet.TD3(**REPLAY),
-    "sac": motet.SAC(**REPLAY),
+    "sac": motet.SAC(**REPLAY, random_hold=3),
 }  # fmt: skip
 CONTINUOUS = (motet.DDPG, motet.TD3, motet.SAC)
 """These learn Pendulum; all others CartPole."""
