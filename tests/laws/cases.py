@@ -43,7 +43,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "dqn-prioritised": motet.DQN(**REPLAY, target_period=4, prioritised=True, dueling=True, n_step=3),
     "ddpg": motet.DDPG(**REPLAY),
     "td3": motet.TD3(**REPLAY),
-    "sac": motet.SAC(**REPLAY),
+    "sac": motet.SAC(**REPLAY, random_hold=3),
 }  # fmt: skip
 CONTINUOUS = (motet.DDPG, motet.TD3, motet.SAC)
 """These learn Pendulum; all others CartPole."""

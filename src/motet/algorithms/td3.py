@@ -138,13 +138,13 @@ class TD3(Algorithm):
     def exploit(self, policy: Acting, memory: Any, observation: Any, key: jax.Array) -> Decision:
         return Decision(self.scale.to_box(self.choose(policy.actor, observation)))
 
-    def gradient(self, weights: Weights, sample: Transitions, keys: jax.Array) -> tuple[Params, dict[str, jax.Array]]:
+    def gradient(self, weights: Weights, batch: Transitions, keys: jax.Array) -> tuple[Params, dict[str, jax.Array]]:
         """The critics' gradients, and the actor's where they are due; elsewhere they are not computed but 0."""
-        params, goal = weights.params, self.goal(weights.target, sample, keys)
-        critics, metrics = jax.grad(self.critic_loss, has_aux=True)(params.critics, goal, sample)
+        params, goal = weights.params, self.goal(weights.target, batch, keys)
+        critics, metrics = jax.grad(self.critic_loss, has_aux=True)(params.critics, goal, batch)
         actor = jax.lax.cond(
             weights.due,
-            lambda: jax.grad(self.actor_loss)(params.actor, params.critics, sample),
+            lambda: jax.grad(self.actor_loss)(params.actor, params.critics, batch),
             lambda: jax.tree.map(jnp.zeros_like, params.actor),
         )
         return Params(actor, critics), metrics
