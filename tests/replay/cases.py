@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -18,6 +18,9 @@ from motet.replay.tree import TreeShape
 from motet.replay.tree_host import HostTree
 
 PLACES = ("xla", "host", "opencl")
+
+Small = partial(Prioritised, fan_out=4)
+"""Trees of a few leaves, which compile sooner with fewer children."""
 
 
 @cache

@@ -32,7 +32,7 @@ def filled(replay, place, rows=2 * ROWS):
 
 
 @pytest.mark.parametrize("place", PLACES)
-@given(data=st.data(), replay=st.sampled_from([EXACT, replace(EXACT, initial=3.0), replace(EXACT, n_step=3)]))
+@given(data=st.data(), replay=st.sampled_from([EXACT, replace(EXACT, initial=3.0, n_step=3)]))
 @settings(max_examples=20, deadline=None)
 def test_any_sequence_of_operations_equals_the_plain_replay(place, data, replay) -> None:
     store, plain, index = opened(replay, steps(0, T, B), B, place), Plain(replay, ROWS, B), np.zeros((N, 2), np.int32)

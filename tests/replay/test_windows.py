@@ -9,8 +9,8 @@ import pytest
 
 from motet.errors import BadOption
 from motet.flow.values import Rollout
-from motet.replay import Prioritised, Uniform
-from tests.replay.cases import PLACES, compiled, joined, opened, steps
+from motet.replay import Uniform
+from tests.replay.cases import PLACES, Small, compiled, joined, opened, steps
 
 T, B, ROWS, N = 3, 4, 12, 16
 GAMMA = 0.9
@@ -52,8 +52,7 @@ def fold(history, row, env, n):
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("kind", [Uniform, Prioritised])
-@pytest.mark.parametrize("happened", [False, True])
+@pytest.mark.parametrize(("kind", "happened"), [(Uniform, False), (Small, True)])
 def test_n_steps_are_folded_up_to_the_end_of_the_episode(place, kind, happened) -> None:
     n = 4
     draws, history = run(kind(ROWS * B, n_step=n, discount=GAMMA), place, happened=happened)
@@ -73,13 +72,13 @@ def test_n_steps_are_folded_up_to_the_end_of_the_episode(place, kind, happened) 
             if happened:
                 assert item.valid == history.valid[row, env]
             seen.add(count)
-        if kind is Prioritised:
+        if kind is Small:
             np.testing.assert_array_equal(drawn.index, np.stack([rows, envs], 1))
     assert seen == {1, 2, 3, 4}
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("kind", [Uniform, Prioritised])
+@pytest.mark.parametrize("kind", [Uniform, Small])
 def test_sequences_are_consecutive_steps_of_one_environment(place, kind) -> None:
     length = 5
     draws, history = run(kind(ROWS * B, sequence=length), place)
@@ -91,9 +90,9 @@ def test_sequences_are_consecutive_steps_of_one_environment(place, kind) -> None
             np.testing.assert_array_equal(leaf, stored[window, envs[:, None]])
 
 
-@pytest.mark.parametrize("kind", [Uniform, Prioritised])
+@pytest.mark.parametrize("kind", [Uniform, Small])
 def test_every_whole_item_is_drawn_sooner_or_later(kind) -> None:
-    replay = kind(ROWS * B, n_step=4)
+    replay = kind(ROWS * B, n_step=4, discount=GAMMA)
     store = opened(replay, steps(0, T, B), B, "xla")
     for first in range(0, 2 * ROWS, T):
         store.add(steps(first, T, B))
@@ -113,7 +112,7 @@ def test_single_steps_come_back_as_they_were() -> None:
 
 def test_a_state_cut_along_the_environments_falls_into_whole_states() -> None:
     """Every leaf has the environments on one axis, or is the same for all of them; each piece goes on by itself."""
-    replay = Prioritised(ROWS * B, n_step=2)
+    replay = Small(ROWS * B, n_step=2)
     state, half = replay.init(steps(0, T, B), B), replay.init(jax.tree.map(lambda x: x[:, :2], steps(0, T, B)), B)
     add, _, _ = compiled(replay)
     for first in range(0, 2 * ROWS, T):
