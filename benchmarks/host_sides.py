@@ -69,6 +69,7 @@ def trained(
     plan: Mapping[str, Any],
     iterations: int,
     sleep: float | None = None,
+    latency: Mapping[str, float] | None = None,
 ) -> Sample:
     """A whole run of motet's under a plan, let go on for so many iterations at a time."""
     import jax
@@ -88,7 +89,7 @@ def trained(
     graph = trace(bound, made, total_timesteps=1_000_000_000, cuts=chosen.cuts())
     check(graph, chosen, jax.device_count())
     gate = Gate(iterations)
-    run = Run(graph, chosen, 0, jax.devices(), gate, delay=gate.wait)
+    run = Run(graph, chosen, 0, jax.devices(), gate, delay=gate.wait, latency=latency or {})
     threading.Thread(target=gate.hold, args=(run,), daemon=True).start()
     return gate.sample
 

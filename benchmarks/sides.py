@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from benchmarks import host_sides
+from benchmarks import host_sides, replay_sides
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 600.0
@@ -162,6 +162,9 @@ SIDES: dict[str, Callable[..., Sample]] = {
         host_sides.trained,
         host_sides.learning,
         host_sides.stable_baselines,
+        replay_sides.off_policy,
+        replay_sides.rejax_dqn,
+        replay_sides.sum_tree,
     )
 }
 
@@ -180,6 +183,9 @@ def _versions() -> dict[str, str]:
         "gymnasium",
         "envpool",
         "stable-baselines3",
+        "sbx-rl",
+        "tianshou",
+        "numba",
         "torch",
         "jax",
         "jaxlib",

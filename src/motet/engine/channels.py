@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ Version = tuple[int, ...]
 class Message:
     version: Version
     payload: tuple[Any, ...]
+    arrives: float = 0.0
+    """When it may be used, by the monotonic clock; 0: at once."""
 
 
 @dataclass
@@ -39,6 +42,7 @@ class Channel:
     pieces: tuple[Piece, ...]
     capacity: int
     latest: bool
+    latency: float = 0.0
     queue: deque[Message] = field(default_factory=deque)
     messages: int = 0
     bytes: int = 0
@@ -70,8 +74,16 @@ class Seen:
 class Wiring:
     """Every channel of a run."""
 
-    def __init__(self, graph: Graph, plan: Plan, wires: Sequence[Wire], supervisor: Supervisor):
+    def __init__(
+        self,
+        graph: Graph,
+        plan: Plan,
+        wires: Sequence[Wire],
+        supervisor: Supervisor,
+        latency: Mapping[str, float] | None = None,
+    ):
         self.graph, self.plan, self.supervisor = graph, plan, supervisor
+        self.latency = latency or {}
         self.seen = {wire: Seen() for wire in wires}
         numbers = [link.lag for link in plan.links.values() if isinstance(link.lag, int)]
         # k + 1 messages of a link with lag k are in flight between two rounds, and so are those that answer them.
@@ -85,7 +97,13 @@ class Wiring:
                     if found:
                         name = f"{wire.name} ({sender} -> {receiver})"
                         self.channels[wire, sender, receiver] = Channel(
-                            name, wire.source, wire.target, found, capacity, wire.lag == "latest"
+                            name,
+                            wire.source,
+                            wire.target,
+                            found,
+                            capacity,
+                            wire.lag == "latest",
+                            self.latency.get(wire.link, 0.0),
                         )
 
     def vars(self, wire: Wire) -> tuple[Var, ...]:
@@ -108,13 +126,16 @@ class Wiring:
     def put(self, channel: Channel, version: Version, store: Mapping[str, tuple[Any, ...]], counted: bool) -> None:
         payload = tuple(_cut(store[piece.var][piece.leaf], piece) for piece in channel.pieces)
         with self.supervisor.changed:
-            channel.put(Message(version, payload), counted)
+            arrives = time.monotonic() + channel.latency if channel.latency else 0.0
+            channel.put(Message(version, payload, arrives), counted)
             self.supervisor.notify()
 
     def take(self, channel: Channel) -> Message:
         with self.supervisor.changed:
             message = channel.queue.popleft()
             self.supervisor.notify()
+        if message.arrives:
+            time.sleep(max(0.0, message.arrives - time.monotonic()))
         return message
 
     def join(self, wire: Wire, place: Place, received: Sequence[tuple[Channel, Message]]) -> dict[str, tuple[Any, ...]]:

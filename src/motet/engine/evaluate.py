@@ -7,7 +7,7 @@ views (such as the policy): it takes them from the state when a node reads them.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -91,7 +91,7 @@ class Evaluator:
             if isinstance(step, Node):
                 store.update(self.node(step, store, keys, part, index))
             elif isinstance(step, Rounds):
-                store.update(self.rounds(step, store, keys, part, later))
+                store.update(self.rounds(step, store, keys, part, index, later))
         return store
 
     def node(self, node: Node, store: Mapping[str, Any], keys: Mapping[str, Any], part: Any, index: Any) -> Store:
@@ -116,7 +116,9 @@ class Evaluator:
         held = self.local(var)
         return store[var] if held == var else tuple(jaxpr_as_fun(self.graph.views[var].code)(*store[held]))
 
-    def rounds(self, loop: Rounds, store: Store, keys: Mapping[str, Any], part: Any, live: frozenset[str]) -> Store:
+    def rounds(
+        self, loop: Rounds, store: Store, keys: Mapping[str, Any], part: Any, index: Any, live: frozenset[str]
+    ) -> Store:
         """A loop as one `scan`. Only what is read before it is written, or afterwards, is carried along."""
         inside = frozenset().union(*(self.writes(step) for step in loop.body))
         carried = sorted(inside & (self.exposed(loop.body) | live))
@@ -128,13 +130,16 @@ class Evaluator:
         round_keys = fold(_stack(keys, names), indices) if names else None
 
         def body(carry: Store, now: Any) -> tuple[Store, Any]:
-            index, keys_now = now
+            number, keys_now = now
             table = {name: keys_now[place] for place, name in enumerate(names)}
-            after = self.run(loop.body, {**store, **carry}, table, part, index.astype(jnp.int32), needed)
+            after = self.run(loop.body, {**store, **carry}, table, part, number.astype(jnp.int32), needed)
             return {name: after[name] for name in carried}, [after[out.inner] for out in outputs]
 
         first = {name: store[name] if name in store else self._blank(name) for name in carried}
-        last, rows = jax.lax.scan(body, first, (indices, round_keys))
+        if loop.count == 1:
+            last, rows = _once(body, first, (indices, round_keys), index)
+        else:
+            last, rows = jax.lax.scan(body, first, (indices, round_keys))
         return {
             **last,
             **{out.name: tuple(map(REDUCE[out.how], leaves)) for out, leaves in zip(outputs, rows, strict=True)},
@@ -160,6 +165,20 @@ def fold(keys: jax.Array, data: Any) -> jax.Array:
     flat = jnp.broadcast_to(keys, shape).reshape(-1)
     numbers = jnp.broadcast_to(jnp.reshape(data, (*jnp.shape(data), *[1] * keys.ndim)), shape).reshape(-1)
     return jax.vmap(jax.random.fold_in)(flat, numbers).reshape(shape)
+
+
+def _once(body: Callable[..., Any], first: Store, rows: Any, index: Any) -> tuple[Store, Any]:
+    """`scan` of one round, as a loop whose end XLA does not know. A loop that it knows to have one round it dissolves
+    into what is around it, and then a write into a large state, such as a replay, becomes a copy of the whole."""
+    twice = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), rows)  # which row is picked must not be plain
+
+    def pick(number: Any) -> Any:
+        return jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, number, keepdims=False), twice)
+
+    blank = jax.tree.map(lambda aval: jnp.zeros(aval.shape, aval.dtype), jax.eval_shape(body, first, pick(0))[1])
+    end = jnp.where(jnp.asarray(index, jnp.int32) == -1, 0, 1)  # no round has that number
+    last, out = jax.lax.fori_loop(0, end, lambda number, carry: body(carry[0], pick(number)), (first, blank))
+    return last, jax.tree.map(lambda leaf: leaf[None], out)
 
 
 def _stack(keys: Mapping[str, jax.Array], names: Sequence[str]) -> jax.Array:

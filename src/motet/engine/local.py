@@ -97,6 +97,8 @@ class Run:
     limits: Limits = field(default_factory=lambda: Limits())
     delay: Callable[[str], None] | None = None
     """Called by each replica before each iteration; tests use it to disturb the schedule."""
+    latency: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that the messages of a link take on their way, to see how a plan would do with slow links."""
     programs: Mapping[str, Program] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -106,7 +108,7 @@ class Run:
         self.guard = Guard(self.graph, self.columns) if "learner" in self.graph.variables else None
         all_wires = [wire for p in self.programs.values() for wire, _ in wires((*p.start, *p.body))]
         self.recurring = {wire for p in self.programs.values() for wire, _ in wires(p.body)}
-        self.wiring = Wiring(self.graph, self.plan, all_wires, self.supervisor)
+        self.wiring = Wiring(self.graph, self.plan, all_wires, self.supervisor, self.latency)
         parts = {var: self.plan.fragments[p.fragment].replicas for p in self.programs.values() for var in p.reports}
         self.collector = Collector(self.graph, self.columns, parts, self._rows)
         self.shelves: dict[str, Shelf] = {}
