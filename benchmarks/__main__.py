@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.claims import CLAIMS, Claim, save, show
+from benchmarks import claims, replay_claims
+from benchmarks.claims import Claim, save, show
+
+CLAIMS = (*claims.CLAIMS, *replay_claims.CLAIMS)
 
 
 def run(claim: Claim) -> bool:

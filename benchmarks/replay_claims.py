@@ -45,9 +45,9 @@ REJAX = {
     "target_update_freq": 1_000,
     "learning_rate": 5e-4,
     "ddqn": False,
-    "agent_kwargs": {"hidden_layer_sizes": [64, 64], "activation": "relu"},
+    "agent_kwargs": {"activation": "relu"},
 }
-"""The same DQN in rejax's words."""
+"""The same DQN in rejax's words; its network is always 64-64."""
 SEBULBA = {"name": "sebulba", "threads": 1}
 
 

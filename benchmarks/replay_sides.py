@@ -41,7 +41,8 @@ def rejax_dqn(options: Mapping[str, Any], steps: int) -> Sample:
     from rejax import DQN
 
     algorithm = DQN.create(env="CartPole-v1", **options)
-    state = algorithm.init_state(jax.random.key(0))
+    # Its target network is the same arrays at first, which cannot be donated twice.
+    state = jax.tree.map(jax.numpy.array, algorithm.init_state(jax.random.key(0)))
 
     @partial(jax.jit, donate_argnums=0)
     def train(state: Any) -> Any:

@@ -124,7 +124,9 @@ class DQN(Algorithm):
 
     @cached_property
     def optimiser(self) -> optax.GradientTransformation:
-        return optax.chain(clipped(self.max_gradient_norm), optax.adam(self.learning_rate, eps=self.adam_epsilon))
+        return optax.flatten(
+            optax.chain(clipped(self.max_gradient_norm), optax.adam(self.learning_rate, eps=self.adam_epsilon))
+        )
 
     def init(self, key: jax.Array) -> Learner:
         params = self.network.init(key)
