@@ -22,7 +22,7 @@ from motet.flow.graph import Graph
 from motet.flow.host import HostEnvironment
 from motet.flow.trace import trace
 from motet.plan import presets
-from motet.plan.check import check
+from motet.plan.check import check, violations
 from motet.plan.plan import Plan
 from motet.runs import folder
 from motet.runs.display import Display
@@ -93,18 +93,20 @@ def train(
     wanted = "an id such as 'CartPole-v1', a motet.Environment or a function that makes a Gymnasium environment"
     _expect("env", env, (Environment, HostEnvironment), wanted)
     assert isinstance(env, (Environment, HostEnvironment))
-    plan = find_plan(plan) if plan is not None else default_plan(algorithm, env)
+    chosen = find_plan(plan) if plan is not None else default_plan(algorithm, env)
     for name, seconds in (("timeout", timeout), ("step_timeout", step_timeout)):
         if seconds <= 0:
             raise BadOption(f"{name} must be above 0 seconds, got {seconds}")
     if restarts < 0:
         raise BadOption(f"restarts must be at least 0, got {restarts}")
-    graph = trace(algorithm, env, total_timesteps=total_timesteps, cuts=plan.cuts())
     devices = jax.devices()
-    check(graph, plan, len(devices), devices[0].platform)
+    graph = trace(algorithm, env, total_timesteps=total_timesteps, cuts=chosen.cuts())
+    if plan is None and violations(graph, chosen, len(devices), devices[0].platform):
+        chosen = presets.anakin()  # this loop cannot be cut over several devices
+    check(graph, chosen, len(devices), devices[0].platform)
     spec = Spec(env.observation_space, env.action_space, graph.iterations)
     limits = Limits(timeout, step_timeout, restarts)
-    return _Session(graph, plan, algorithm.bind(spec), seed, run_dir, display, mode, limits).run(devices)
+    return _Session(graph, chosen, algorithm.bind(spec), seed, run_dir, display, mode, limits).run(devices)
 
 
 def _makes_environments(env: object) -> TypeGuard[Callable[[], Any]]:

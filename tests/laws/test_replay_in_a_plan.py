@@ -205,7 +205,7 @@ def test_batches_need_enough_to_draw_from() -> None:
             ),
             "a replay on 'host' is in one piece",
         ),
-        (motet.coarse(2, learners=2), "node 'sample' draws random numbers for its batch"),
+        (motet.coarse(2, learners=2), "node 'sample' draws from one distribution over all environments"),
         (
             Plan({"a": motet.Fragment(("env",)), "all": motet.Fragment(("*",))}, {"decision": motet.Link(1)}),
             "link 'decision' cannot lag",

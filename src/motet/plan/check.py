@@ -180,7 +180,12 @@ def _statistics(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
                 f"node {node.name!r} {why}, but the {fragment.replicas} replicas of fragment {name!r} each see their "
                 f"own share and no collective joins them: use shards, or {accept}"
             )
-        if node.draws and fragment.cut.parts > 1:
+        if node.draws and fragment.cut.parts > 1 and node.kind == "sample":
+            yield (
+                f"node {node.name!r} draws from one distribution over all environments, but the {fragment.cut.parts} "
+                f"pieces of fragment {name!r} would each draw from their own: keep the node in one piece, or {accept}"
+            )
+        elif node.draws and fragment.cut.parts > 1:
             yield (
                 f"node {node.name!r} draws random numbers for its batch, which the {fragment.cut.parts} pieces of "
                 f"fragment {name!r} would draw otherwise: draw them in act, keep the node in one piece, or {accept}"
