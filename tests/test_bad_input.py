@@ -170,7 +170,7 @@ def test_numbers_that_blow_up_stop_the_run_and_keep_the_last_good_state(plan: mo
             late = new.updates >= 7
             return jax.tree.map(lambda leaf: jnp.where(late, jnp.nan, leaf) if leaf.dtype.kind == "f" else leaf, new)
 
-    algorithm = Explodes(num_envs=4, learning_starts=16, batch_size=8, hidden=(8,))
+    algorithm = Explodes(num_envs=4, learning_starts=32, batch_size=8, hidden=(8,))
     with pytest.raises(motet.Diverged) as caught:
         motet.train(algorithm, "CartPole-v1", plan, total_timesteps=16 + 4 * 12, run_dir=tmp_path / "run")
     message = str(caught.value)

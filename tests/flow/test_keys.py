@@ -44,7 +44,7 @@ class Draws(motet.Algorithm):
         return Drawn(state.params, noise)
 
     def loop(self, flow: motet.Flow) -> None:
-        steps = flow.unroll(self.act, steps=2)
+        steps = flow.unroll(self.act, steps=4)
         flow.remember(steps.transitions, into=motet.Uniform(64))
         sample = flow.sample(ROWS)
         flow.apply(self.apply, flow.call(self.draw, sample))
@@ -64,7 +64,7 @@ class DrawsForTime(Draws):
         return jax.vmap(jax.random.normal)(keys)
 
     def loop(self, flow: motet.Flow) -> None:
-        flow.apply(self.apply, flow.call(self.draw, flow.unroll(self.act, steps=2).reward))
+        flow.apply(self.apply, flow.call(self.draw, flow.unroll(self.act, steps=4).reward))
 
 
 def noise(plan: motet.Plan) -> np.ndarray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,21 +20,19 @@ from motet.flow.host import ReplayCall
 from motet.flow.record import Here, Recorder
 from motet.flow.values import Drawn, Value, split
 
-if TYPE_CHECKING:
-    from motet.replay import Replay
-
 
 @dataclass
 class Replaying:
     """The replay of one loop."""
 
     record: Recorder
-    replay: Replay | None = None
+    replay: Any = None
+    """The replay's options (see motet.replay)."""
     example: Any = None
     batch: int = 0
     """The largest batch that is drawn."""
 
-    def remember(self, values: Any, into: Replay) -> None:
+    def remember(self, values: Any, into: Any) -> None:
         """Add [T, B] values to the replay."""
         record = self.record
         if self.replay is not None:
