@@ -14,7 +14,6 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec, SingleDeviceSha
 from motet.flow.batch import SHARDS
 from motet.plan.plan import Plan
 
-
 ONE_AT_A_TIME = threading.Lock()
 """Held while a value leaves a mesh: two threads that do it at once find twice as many shards (jax 0.10.2)."""
 
