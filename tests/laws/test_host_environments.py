@@ -39,11 +39,14 @@ PLANS: dict[str, Plan] = {
     "multi_learner-2": motet.multi_learner(2),
     "sebulba-0": motet.sebulba(actors=1, threads=2, lag=0),
     "central-2": motet.central(2),
+    "pearl-host": motet.pearl(2, lag=0, replay="host"),
 }
 PAIRS = [
-    *(("ppo", plan) for plan in PLANS if plan not in ("coarse-2", "central-2")),
+    *(("ppo", plan) for plan in PLANS if plan not in ("coarse-2", "central-2", "pearl-host")),
     ("a2c", "central-2"),
     ("dqn", "coarse-2"),
+    ("dqn", "sebulba-0"),
+    ("dqn-prioritised", "pearl-host"),
 ]
 
 
