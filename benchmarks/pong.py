@@ -1,7 +1,7 @@
 """`python -m benchmarks.pong [STEPS]`: the first part of a learning curve on Pong, from pictures.
 
-It shows that the image pipeline learns: EnvPool's Pong with 52 x 52 pictures instead of 84 x 84, which a CPU goes
-through three times as fast, one actor thread and PPO. Nothing is claimed but that the curve rises.
+It is to show that the image pipeline learns: EnvPool's Pong with 52 x 52 pictures instead of 84 x 84, which cost a CPU
+less, one actor thread and PPO. Nothing is claimed but that the curve rises.
 """
 
 from __future__ import annotations

@@ -105,3 +105,10 @@ def test_an_unknown_id_is_answered_with_the_nearest():
     with pytest.raises(UnknownName, match="Did you mean 'Pong-v5'"):
         make("envpool/Pnog-v5")
     assert "Pong-v5" in ids()
+
+
+def test_a_task_takes_other_settings_and_says_which_it_does_not_know():
+    env = EnvPool("Pong-v5", options=(("img_height", 52), ("img_width", 40)))
+    assert env.observation_space.shape == (4, 52, 40)
+    with pytest.raises(BadEnvironment, match="img_heigt"):
+        EnvPool("Pong-v5", options=(("img_heigt", 52),))

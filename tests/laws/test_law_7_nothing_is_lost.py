@@ -110,7 +110,7 @@ def test_the_tally_itself_is_right() -> None:
 def test_replay_holds_the_last_steps_and_no_others() -> None:
     options: dict[str, Any] = {"train_frequency": 2, "batch_size": 8, "buffer_size": 48, "learning_starts": 16}
     algorithm = motet.DQN(num_envs=4, hidden=(8,), n_step=1, **options)  # 12 rows for each environment
-    for plan in (motet.anakin(), motet.pearl(2, lag=0)):
+    for plan in (motet.anakin(), motet.coarse(2), motet.pearl(2, lag=0)):
         graph = traced(algorithm, plan, Numbered(time_limit=None), iterations=10)
         outcome, _ = run(graph, plan, iterations=10)
         ring = gather(graph, outcome, "replay")

@@ -1,6 +1,6 @@
 """Sum trees in NumPy arrays, [B, nodes], walked by loops that numba compiles.
 
-Vectorised NumPy needs some twenty calls for every level of the tree and is several times slower.
+A tree is walked item by item and level by level, which vectorised NumPy can only do with many small calls.
 """
 
 from __future__ import annotations
