@@ -111,10 +111,12 @@ class Gate:
                 self.error = error
                 self.changed.notify_all()
 
-    def wait(self, who: str) -> None:
+    def wait(self, who: str) -> int:
+        """-> how many iterations may follow, for a run that takes many at once."""
         with self.changed:
-            self.changed.wait_for(lambda: self.begun.get(who, 0) < self.allowed)
+            self.changed.wait_for(lambda: max(self.begun.get(who, 0), self.finished) < self.allowed)
             self.begun[who] = self.begun.get(who, 0) + 1
+            return self.allowed - self.finished
 
     def sample(self) -> None:
         with self.changed:

@@ -86,9 +86,11 @@ def motet(algorithm: str, env: str, options: dict[str, Any], iterations: int, de
 
     import motet
     from motet import algorithms
+    from motet.engine import dispatch
     from motet.engine.local import Run
     from motet.flow.trace import trace
 
+    dispatch.inline()  # as `train` does
     if devices > 1:
         motet.virtual_devices(devices)
     plan, bound = motet.anakin(devices), algorithms.find(algorithm)(**_tuples(options))

@@ -69,7 +69,7 @@ class Statistics:
     """What is known of observations and rewards; None of what is taken as it comes."""
 
     observation: Any
-    """A tree like an observation: moments for each part in floats, None for the others."""
+    """A tree like an observation: moments for each part in floats and for each picture, None for the others."""
     reward: Moments | None
 
     @staticmethod
@@ -77,7 +77,10 @@ class Statistics:
         """Nothing seen, of environments whose observations have the types of `observation`."""
 
         def one(aval: jax.ShapeDtypeStruct) -> Moments | None:
-            return nothing_seen(aval) if jnp.issubdtype(aval.dtype, jnp.floating) else None
+            if jnp.issubdtype(aval.dtype, jnp.floating):
+                return nothing_seen(aval)
+            picture = aval.dtype == jnp.uint8 and len(aval.shape) > 1
+            return nothing_seen(jax.ShapeDtypeStruct(aval.shape, jnp.result_type(float))) if picture else None
 
         scalar = jax.ShapeDtypeStruct((), jnp.result_type(float))
         seen = jax.tree.map(one, observation) if observations else None
@@ -103,7 +106,7 @@ class Statistics:
         """The same of one batch [T, B, ...] of `count` steps alone."""
 
         def one(values: jax.Array, moments: Moments | None) -> Moments | None:
-            return None if moments is None else measure(values, count)
+            return None if moments is None else measure(values.astype(moments.mean.dtype), count)
 
         seen = None if self.observation is None else jax.tree.map(one, observation, self.observation)
         return Statistics(seen, None if self.reward is None else measure(reward, count))

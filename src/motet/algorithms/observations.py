@@ -90,7 +90,8 @@ def _image(part: Space, leaf: jax.Array) -> jax.Array:
 
 def _scaled(part: Box | MultiBinary, leaf: jax.Array) -> jax.Array:
     values = leaf.astype(jnp.result_type(float))
-    return values / _brightest(part) if isinstance(part, Box) and _is_bytes(part) else values
+    # One that comes in floats was brought to scale before.
+    return values / _brightest(part) if isinstance(part, Box) and leaf.dtype == np.uint8 and _is_bytes(part) else values
 
 
 def _brightest(part: Box) -> float:

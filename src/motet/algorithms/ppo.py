@@ -100,7 +100,8 @@ class Proximal(Algorithm):
     normalize_advantage: bool = True
     """Shift and scale each minibatch's advantages to mean 0 and variance 1."""
     normalize_observation: bool = False
-    """Shift and scale observations by the mean and variance of all that were seen before this iteration."""
+    """Shift and scale observations by the mean and variance of all that were seen before this iteration; pictures
+    pixel by pixel, so that what moves stands out from what does not."""
     observation_clip: float = option(10.0, above=0)
     """How far a normalised observation may be from 0."""
     normalize_reward: bool = False

@@ -9,15 +9,17 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motet.engine import cache
+from motet.engine import cache, dispatch
 from motet.engine.evaluate import Evaluator, Store, node_keys
 from motet.engine.host import HostStep, Stand
+from motet.engine.inside import Exchange
 from motet.engine.place import Place
 from motet.engine.shelf import Shelf
 from motet.engine.stored import StoreStep, Vault
@@ -48,6 +50,9 @@ class Clock:
 class Block:
     """Steps that run as one compiled function. State that it replaces is donated."""
 
+    alone: ClassVar[bool] = False
+    """Whether nobody else wants the cores meanwhile."""
+
     evaluator: Evaluator
     place: Place
     replica: int
@@ -65,6 +70,11 @@ class Block:
         self.donated = tuple(sorted(reads & replaced & set(self.donated)))
         self.kept = tuple(sorted(reads - set(self.donated)))
 
+    @cached_property
+    def asks(self) -> bool:
+        """Whether it steps host environments."""
+        return _asks(self.steps)
+
     @property
     def label(self) -> str:
         return " + ".join(step.name for step in self.steps if isinstance(step, (Node, Rounds)))
@@ -76,6 +86,12 @@ class Block:
         arguments = (moved, kept, root, self._first, np.asarray(path, np.uint32))
         if self.compiled is None:
             self.compiled = self._compile(self._traced, arguments, self._specs(self.outs))
+        return self._run(arguments)
+
+    def _run(self, arguments: tuple[Any, ...]) -> Any:
+        exchange = self.evaluator.exchange
+        if self.asks and exchange is not None:
+            return exchange.run(self.compiled, arguments, self.replica)
         return self.compiled(*arguments)
 
     def _compile(self, function: Callable[..., Any], arguments: Any, out_specs: Any) -> Any:
@@ -92,7 +108,7 @@ class Block:
             with jax.default_device(devices[0]), self._cache():
                 with self.shelf.tracing:
                     traced = jitted.trace(*arguments)
-                return traced.lower().compile(self._compiler_options())
+                return traced.lower().compile(self._compiler_options(traced.jaxpr.jaxpr))
 
         compiled = self.shelf.get(("program", name, devices), make)
         self.clock.compiling += time.perf_counter() - start
@@ -114,12 +130,10 @@ class Block:
     def _cache(self) -> AbstractContextManager[None]:
         return cache.bypassed() if self.place.sharded and self.place.devices[0].platform == "cpu" else nullcontext()
 
-    def _compiler_options(self) -> dict[str, str | bool]:
-        """On a CPU, one operation at a time: other fragments use the other cores, and waking a core for a small
-        operation takes longer than the operation."""
+    def _compiler_options(self, jaxpr: Any) -> dict[str, str | bool]:
         if self.place.devices[0].platform != "cpu":
             return {}
-        return {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+        return dispatch.cpu_options(jaxpr, self.alone and not self.asks)
 
     def _traced(self, moved: Store, kept: Store, root: jax.Array, first: jax.Array, path: jax.Array) -> Store:
         indices = list(path)
@@ -166,9 +180,7 @@ class Fused(Block):
     """A whole iteration as one block; one call runs many and returns a row of metrics for each."""
 
     reports: tuple[tuple[str, str], ...] = ()  # (variable, how)
-
-    def _compiler_options(self) -> dict[str, str | bool]:
-        return {}  # Nobody else wants the cores.
+    alone: ClassVar[bool] = True
 
     @property
     def label(self) -> str:
@@ -182,7 +194,7 @@ class Fused(Block):
         if self.compiled is None:
             outs = self._specs(self.donated)
             self.compiled = self._compile(self._many, arguments, (outs, self.place.spec(None)))
-        after, rows = self.compiled(*arguments)
+        after, rows = self._run(arguments)
         return after, np.asarray(rows)[:count]
 
     def _many(
@@ -236,6 +248,7 @@ def compile_program(
     cut: Cut,
     announce: Callable[[str], None],
     stand: Stand,
+    exchange: Exchange,
     shelf: Shelf,
     compiled: bool = True,
 ) -> Executable:
@@ -244,7 +257,9 @@ def compile_program(
     With `compiled` false every node is a step of its own, run as it stands: slow, but a debugger can follow it.
     """
     steps = (*program.start, *program.body)
-    evaluator = Evaluator(graph, cut, steps)
+    if not stand.shared and not place.sharded and place.devices[0].platform == "cpu":
+        exchange.stands[replica] = stand
+    evaluator = Evaluator(graph, cut, steps, exchange)
     clock = Clock()
     sent = _sent(steps)
     state = (evaluator.exposed(program.body) & evaluator.owned) - sent
@@ -255,8 +270,9 @@ def compile_program(
     def compilable(step: Step) -> bool:
         if isinstance(step, Rounds):
             return all(map(compilable, step.body))
-        stored = bool(vault.where) and isinstance(step, Node) and step.replay is not None
-        return isinstance(step, Node) and step.host is None and not stored
+        if not isinstance(step, Node) or step.host is not None:
+            return isinstance(step, Node) and exchange.takes(step)
+        return step.replay is None or not vault.where
 
     def block(kind: type[Block], run: Sequence[Step], outs: Iterable[str]) -> Block:
         """A block; one that was made before, as the prefill's are, is compiled once."""
@@ -279,7 +295,7 @@ def compile_program(
                 run.clear()
 
         for position, item in enumerate(items):
-            if isinstance(item, Node) and item.host is not None:
+            if isinstance(item, Node) and item.host is not None and not (compiled and compilable(item)):
                 close(items[position:])
                 out.append(HostStep(graph, item, place, stand))
                 continue
@@ -312,6 +328,10 @@ def compile_program(
         fused.reports = tuple(reports)
     around |= {var for var, _ in reports}
     return Executable(blocks(program.start, around), blocks(program.body, around), fused, clock, stand, vault)
+
+
+def _asks(steps: Sequence[Step]) -> bool:
+    return any(_asks(step.body) if isinstance(step, Rounds) else isinstance(step, Node) and step.host for step in steps)
 
 
 def _sent(steps: Sequence[Step]) -> frozenset[str]:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
+from motet.engine.inside import Exchange
 from motet.flow.batch import SHARDS
 from motet.flow.graph import REDUCE, Cut, Graph, Node, uses_key
 from motet.plan.project import Recv, Rounds, Send, Step
@@ -25,8 +26,8 @@ Store = dict[str, tuple[Any, ...]]
 class Evaluator:
     """One fragment's way of reading a graph."""
 
-    def __init__(self, graph: Graph, cut: Cut, steps: Sequence[Step]):
-        self.graph, self.cut = graph, cut
+    def __init__(self, graph: Graph, cut: Cut, steps: Sequence[Step], exchange: Exchange | None = None):
+        self.graph, self.cut, self.exchange = graph, cut, exchange
         self.owned = frozenset().union(*(self.raw_writes(step) for step in steps)) - set(graph.views)
 
     # What reads and writes what.
@@ -95,12 +96,16 @@ class Evaluator:
         return store
 
     def node(self, node: Node, store: Mapping[str, Any], keys: Mapping[str, Any], part: Any, index: Any) -> Store:
-        code = node.code[self.cut]
-        key = keys.get(node.name)
-        if key is None and hasattr(code, "jaxpr"):
-            key = jax.random.key(0)  # never looked at
         leaves = [leaf for var in node.reads for leaf in self.read(store, var)]
-        results = list(_function(code)(key, part, index, *leaves))
+        if node.host is not None:
+            assert self.exchange is not None
+            results = self.exchange.step(self.graph, self.cut, node, part, leaves)
+        else:
+            code = node.code[self.cut]
+            key = keys.get(node.name)
+            if key is None and hasattr(code, "jaxpr"):
+                key = jax.random.key(0)  # never looked at
+            results = list(_function(code)(key, part, index, *leaves))
         written: Store = {}
         for var in (self.graph.variables[name] for name in node.writes if name not in self.graph.views):
             mine, results = results[: len(var.avals)], results[len(var.avals) :]

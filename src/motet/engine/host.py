@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -37,6 +38,14 @@ class Stand:
     shared: bool = False
     """Whether other replicas have the same thread, so that it must not wait for this one's environments alone."""
 
+    @contextmanager
+    def busy(self) -> Generator[None, None, None]:
+        self.busy_since = time.monotonic()
+        try:
+            yield
+        finally:
+            self.busy_since = None
+
     def close(self) -> None:
         if self.pool is not None:
             self.pool.close()
@@ -53,33 +62,32 @@ class HostStep:
 
     def run(self, store: Store) -> Generator[Wait, None, None]:
         """Ask the pool, and put what it says into the store."""
-        self.stand.busy_since = time.monotonic()
-        try:
-            if self.node.host and self.node.host.opens:
-                leaves = self._begin()
-            else:
-                leaves = yield from self._advance(store)
-        finally:
-            self.stand.busy_since = None
+        if self.node.host and self.node.host.opens:
+            leaves = self._begin()
+        else:
+            leaves = yield from self._advance(store)
         store.update(self._name(leaves))
 
     def _begin(self) -> tuple[Any, ...]:
         assert self.node.host is not None
-        if self.stand.pool is None:
-            self.stand.pool = self.node.host.environment.open(self.stand.opening)
-        return begin_host(self.stand.pool)
+        with self.stand.busy():
+            if self.stand.pool is None:
+                self.stand.pool = self.node.host.environment.open(self.stand.opening)
+            return begin_host(self.stand.pool)
 
     def _advance(self, store: Store) -> Generator[Wait, None, tuple[Any, ...]]:
         pool = self.stand.pool
-        assert pool is not None
         length, total = map(np.asarray, store["env"])
         action = tuple(map(np.asarray, store["decision.action"]))
         if self.stand.shared and isinstance(pool, Waitable):
-            pool.begin(action)
-            yield Wait(pool.ready, "its environments", "environments", pool)
-            step = pool.finish()
+            with self.stand.busy():
+                pool.begin(action)
+                yield Wait(pool.ready, "its environments", "environments", pool)
+                step = pool.finish()
         else:
-            step = pool.step(action)
+            assert pool is not None
+            with self.stand.busy():
+                step = pool.step(action)
         return advance_host(step, length, total)
 
     def _name(self, leaves: tuple[Any, ...]) -> Store:

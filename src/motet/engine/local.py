@@ -18,9 +18,10 @@ import numpy as np
 
 from motet.engine import first_ready
 from motet.engine.channels import Wiring
-from motet.engine.compile import CHUNK, compile_program
+from motet.engine.compile import CHUNK, Fused, compile_program
 from motet.engine.guard import Guard
 from motet.engine.host import Stand
+from motet.engine.inside import Exchange
 from motet.engine.ledger import Ledger, Part
 from motet.engine.place import Place, assign
 from motet.engine.replica import Replica, Waits
@@ -95,8 +96,9 @@ class Run:
     mode: Mode = "threads"
     compiled: bool = True
     limits: Limits = field(default_factory=lambda: Limits())
-    delay: Callable[[str], None] | None = None
-    """Called by each replica before each iteration; tests use it to disturb the schedule."""
+    delay: Callable[[str], int | None] | None = None
+    """Called by each replica before it goes on, with its name: tests use it to disturb the schedule. Where many
+    iterations are one call, it may say how many at most."""
     latency: Mapping[str, float] = field(default_factory=dict)
     """Seconds that the messages of a link take on their way, to see how a plan would do with slow links."""
     programs: Mapping[str, Program] = field(init=False)
@@ -104,6 +106,7 @@ class Run:
     def __post_init__(self) -> None:
         self.programs = project(self.graph, self.plan)
         self.supervisor = Supervisor(self.limits.timeout)
+        self.halted: Stopped | None = None
         self.columns = Columns(self.graph)
         self.guard = Guard(self.graph, self.columns) if "learner" in self.graph.variables else None
         all_wires = [wire for p in self.programs.values() for wire, _ in wires((*p.start, *p.body))]
@@ -112,6 +115,7 @@ class Run:
         parts = {var: self.plan.fragments[p.fragment].replicas for p in self.programs.values() for var in p.reports}
         self.collector = Collector(self.graph, self.columns, parts, self._rows)
         self.shelves: dict[str, Shelf] = {}
+        self.exchanges: dict[str, Exchange] = {}
         self.replicas = [
             self._replica(name, index, place)
             for name, places in assign(self.plan, self.devices).items()
@@ -132,18 +136,21 @@ class Run:
         workers = self.plan.fragments[fragment].workers
         limits = self.limits
         stand = Stand(Opening(index * share, share, self.seed, workers, limits.step_timeout, limits.restarts))
+        stand.shared = self.plan.fragments[fragment].first_ready
         shelf = self.shelves.setdefault(fragment, Shelf())
-        executable = compile_program(self.graph, program, place, index, cut, announce, stand, shelf, self.compiled)
+        exchange = self.exchanges.setdefault(fragment, Exchange(lambda: self.supervisor.stopped))
+        executable = compile_program(
+            self.graph, program, place, index, cut, announce, stand, exchange, shelf, self.compiled
+        )
         root = place.put(jax.random.key(self.seed)) if self.compiled else jax.random.key(self.seed)
         return Replica(name, fragment, index, place, executable, self.wiring, root, program.reports, self._report)
 
     def __call__(self, iterations: int) -> Outcome:
         """Run to the end, or raise the first error. Whatever happens, no thread is left running."""
-        (first, *others) = self.replicas
+        whole = self._whole_loop()
         try:
-            if not others and first.executable.fused is not None:
-                self._run_fused(first, iterations)
-            elif self.mode == "serial":
+            # Environments that are not compiled may hang, which must be seen from another thread.
+            if self.mode == "serial" or (whole is not None and not whole.asks):
                 self._run_serial(iterations)
             else:
                 self._run_threads(iterations)
@@ -155,22 +162,11 @@ class Run:
                 replica.executable.vault.close()
         return self.outcome(iterations)
 
-    # Three ways to drive the same replicas.
+    def _whole_loop(self) -> Fused | None:
+        """The program that is all of the run, if there is one."""
+        return self.replicas[0].executable.fused if len(self.replicas) == 1 else None
 
-    def _run_fused(self, replica: Replica, iterations: int) -> None:
-        for _ in replica.start():
-            pass
-        count, done = 1, 0
-        while done < iterations:
-            count = min(count, iterations - done, CHUNK)
-            start = time.perf_counter()
-            warm = replica.executable.fused is not None and replica.executable.fused.compiled is not None
-            rows = replica.iterate_many(count)
-            self._rows(done, rows)
-            done += count
-            self._look(replica, force=done == iterations)
-            if warm:  # aim at a call every quarter of a second
-                count = max(1, min(2 * count, int(0.25 * count / (time.perf_counter() - start))))
+    # Two ways to drive the same replicas.
 
     def _run_serial(self, iterations: int) -> None:
         order = random.Random(self.seed)
@@ -206,8 +202,8 @@ class Run:
         finally:
             self.supervisor.stop()
             self._leave(dict(zip(threads, crews, strict=True)))
-        if self.supervisor.error is not None:
-            raise self.supervisor.error
+        if error := self.supervisor.error or self.halted:
+            raise error
 
     def _crews(self) -> list[list[Replica]]:
         """Who runs in which thread: each replica in its own, unless a fragment lets those of a device share one."""
@@ -215,9 +211,6 @@ class Run:
         for replica in self.replicas:
             shares = self.plan.fragments[replica.fragment].first_ready
             crews.setdefault((replica.fragment, replica.place) if shares else replica.name, []).append(replica)
-        for crew in crews.values():
-            for replica in crew:
-                replica.executable.stand.shared = len(crew) > 1
         return list(crews.values())
 
     def _watch_environments(self) -> None:
@@ -259,8 +252,8 @@ class Run:
                 for wait in self._drive(replica, iterations):
                     self.supervisor.wait(replica.name, wait)
             self.supervisor.announce(replica.name, "done")
-        except Stopped:
-            pass
+        except Stopped as stopped:
+            self.halted = stopped
         except BaseException as error:
             error.add_note(f"(raised in {replica.name} on {replica.place.devices[0]}, iteration {replica.iteration})")
             self.supervisor.fail(error)
@@ -270,6 +263,8 @@ class Run:
 
     def _iterate(self, replica: Replica, iterations: int) -> Waits:
         yield from replica.start()
+        if self._whole_loop() is not None:
+            return self._iterate_many(replica, iterations)
         for _ in range(iterations):
             if self.delay is not None:
                 self.delay(replica.name)
@@ -279,6 +274,22 @@ class Run:
             self.ledgers[replica.name].iterated()
             self._look(replica)
         self._look(replica, force=True)
+
+    def _iterate_many(self, replica: Replica, iterations: int) -> None:
+        count, done = 1, 0
+        while done < iterations:
+            if self.supervisor.stopped:
+                raise Stopped(f"{replica.name} was stopped")
+            most = self.delay(replica.name) if self.delay is not None else None
+            count = min(count, iterations - done, CHUNK, most or CHUNK)
+            start = time.perf_counter()
+            warm = replica.executable.fused is not None and replica.executable.fused.compiled is not None
+            rows = replica.iterate_many(count)
+            self._rows(done, rows)
+            done += count
+            self._look(replica, force=done == iterations)
+            if warm:  # aim at a call every quarter of a second
+                count = max(1, min(2 * count, int(0.25 * count / (time.perf_counter() - start))))
 
     # What becomes of what they report.
 

@@ -21,16 +21,19 @@ class Actions:
 
     def __init__(self, form: Form):
         self.space, self.nested = form.action_space, is_nested(form.action_space)
-        self.single = isinstance(form.action_space, gymnasium.spaces.Discrete)
+        self.single = form.action_space if isinstance(form.action_space, gymnasium.spaces.Discrete) else None
         self.converts = [
             _convert(part, path) for part, path in zip(parts(self.space), paths(self.space, "the action"), strict=True)
         ]
 
     def rows(self, action: Leaves) -> list[Any]:
         """One action for each environment."""
+        if self.single is not None:
+            numbers = action[0].tolist()
+            if min(numbers) >= 0 and max(numbers) < self.single.n:
+                start = int(self.single.start)
+                return [number + start for number in numbers] if start else numbers
         columns = [convert(leaf) for convert, leaf in zip(self.converts, action, strict=True)]
-        if self.single:
-            return columns[0].tolist()
         if not self.nested:
             return list(columns[0])
         return [unflatten(self.space, row) for row in zip(*columns, strict=True)]
@@ -57,7 +60,7 @@ def _clip(box: gymnasium.spaces.Box, path: str) -> Convert:
             raise BadAlgorithm(f"{path} for environment {row} of its worker should be a number, but holds NaN.")
         if box.dtype == np.bool_:
             return leaf.astype(np.bool_)
-        return np.clip(leaf, box.low, box.high).astype(box.dtype)
+        return np.minimum(np.maximum(leaf, box.low), box.high).astype(box.dtype)
 
     return convert
 

@@ -66,6 +66,8 @@ class Singles:
         self.steps, self.resets = [core.step for core in cores], [core.reset for core in cores]
         self.limits = np.asarray(limits)
         """[B] after how many steps an episode is cut off."""
+        self.to_limit = 0
+        """Steps before which none of them can be."""
         self.seeds: list[int | None] = list(piece.seeds)
 
     def reset(self, out: Slot) -> None:
@@ -76,12 +78,11 @@ class Singles:
 
     def step(self, out: Slot) -> None:
         with np.errstate(over="ignore"):
-            self._step_all(out)
+            some_ended = self._step_all(out)
             for first, last in zip(out.observation, out.next_observation, strict=True):
                 np.copyto(first, last)
-            ended = out.terminated | out.truncated
-            if ended.any():
-                self._reset_rows(ended.nonzero()[0].tolist(), out)
+            if some_ended:
+                self._reset_rows((out.terminated | out.truncated).nonzero()[0].tolist(), out)
 
     def close(self) -> None:
         for env in self.envs:
@@ -89,7 +90,8 @@ class Singles:
                 env.close()
         self.envs = []
 
-    def _step_all(self, out: Slot) -> None:
+    def _step_all(self, out: Slot) -> bool:
+        """Step every environment -> whether some episode ended."""
         at, results = self.at, []
         append = results.append
         actions = self.actions.rows(out.action)
@@ -99,6 +101,18 @@ class Singles:
                 append(step(action))
         except Exception as error:
             raise self._failed(at[0], error) from error
+        flagged = self._write_one(results[0], out) if len(results) == 1 else None
+        if flagged is None:
+            flagged = self._write_all(results, out)
+        self.length += 1
+        self.to_limit -= 1
+        if self.to_limit > 0:
+            return flagged
+        np.logical_or(out.truncated, self.length >= self.limits, out=out.truncated)
+        return bool((out.terminated | out.truncated).any())
+
+    def _write_all(self, results: list[Any], out: Slot) -> bool:
+        """Check what all environments returned, and write it down -> whether one says that its episode ended."""
         try:
             observations, rewards, terminated, truncated, _ = zip(*results, strict=True)
         except (TypeError, ValueError):
@@ -107,8 +121,20 @@ class Singles:
         write_rewards(rewards, out.reward, self._blame)
         write_flags("terminated", terminated, out.terminated, self._blame)
         write_flags("truncated", truncated, out.truncated, self._blame)
-        self.length += 1
-        np.logical_or(out.truncated, self.length >= self.limits, out=out.truncated)
+        return True in terminated or True in truncated
+
+    def _write_one(self, result: Any, out: Slot) -> bool | None:
+        """The same for one environment, if all it returned is plain, or None: as a batch of one it takes longer than
+        many an environment's whole step."""
+        if type(result) is not tuple or len(result) != 5:
+            return None
+        observation, reward, terminated, truncated, _ = result
+        plain = type(reward) is float and type(terminated) is bool and type(truncated) is bool
+        if not plain or abs(reward) > LARGEST_REWARD or not self.observations.is_plain(observation):
+            return None
+        out.next_observation[0][0] = observation
+        out.reward[0], out.terminated[0], out.truncated[0] = reward, terminated, truncated
+        return terminated or truncated
 
     def _reset_rows(self, rows: list[int], out: Slot) -> None:
         self.length[rows] = -1
@@ -118,6 +144,7 @@ class Singles:
         for leaf, new in zip(out.observation, fresh, strict=True):
             leaf[rows] = new
         self.length[rows] = 0
+        self.to_limit = int((self.limits - self.length).min())
 
     def _reset_row(self, row: int) -> Any:
         self.at[0] = row
@@ -172,6 +199,8 @@ class Singles:
 
 
 NEVER = np.iinfo(np.int64).max
+LARGEST_REWARD = 1e30
+"""Up to here a reward is fine in every dtype; beyond, it depends."""
 
 
 def _peel(env: gymnasium.Env) -> tuple[gymnasium.Env, int]:

@@ -63,6 +63,7 @@ class Gymnasium(HostEnvironment):
     def _ask_for_spaces(self) -> tuple[gymnasium.Space, gymnasium.Space]:
         env = self._make_one()
         try:
+            self.one_thread = getattr(env, "render_mode", None) is not None
             if self.vector:
                 autoreset_mode(env, self.name)  # Refuses what no pool could use.
                 return env.single_observation_space, env.single_action_space

@@ -198,29 +198,34 @@ def begin_host(pool: Pool) -> tuple[Any, ...]:
 def advance_host(step: HostStep, length: np.ndarray, total: np.ndarray) -> tuple[Any, ...]:
     """What a step of B environments comes to: (lengths, totals, *the leaves of HOST_FIELDS), NumPy's and nobody
     else's."""
+    first, last = (tuple(map(np.array, leaves)) for leaves in step[:2])
+    return settle(HostStep(first, last, *map(np.array, step[2:])), length, total, np)
+
+
+def settle(step: HostStep, length: Any, total: Any, xp: Any) -> tuple[Any, ...]:
+    """The same with the arrays as they are, of `xp`, which is NumPy or jax.numpy: what episodes come to is counted
+    by whoever asked for the step."""
     reward = step.reward.astype(total.dtype)
     length, total = length + np.int32(1), total + reward
-    done = step.terminated | step.truncated
-    invalid = ~step.valid
+    done, invalid = step.terminated | step.truncated, ~step.valid
     over = done | invalid
-    none = np.zeros_like(total), np.zeros_like(length)
-    ended = np.count_nonzero(over)  # Most steps end nothing.
+    none = xp.zeros_like(total), xp.zeros_like(length)
     return (
-        np.where(over, none[1], length) if ended else length,
-        np.where(over, none[0], total) if ended else total,
-        *map(np.array, step.observation),
-        *map(np.array, step.next_observation),
+        xp.where(over, none[1], length),
+        xp.where(over, none[0], total),
+        *step.observation,
+        *step.next_observation,
         reward,
-        np.array(step.terminated),
+        step.terminated,
         # An end of its own outweighs a limit. A step that never came back ends its episode too: nothing may be
         # traced across it.
         (step.truncated & ~step.terminated) | invalid,
         over,
-        np.where(done, total, none[0]) if ended else none[0],
-        np.where(done, length, none[1]) if ended else none[1],
+        xp.where(done, total, none[0]),
+        xp.where(done, length, none[1]),
         done,
-        np.array(step.valid),
-        np.array(step.restarts),
+        step.valid,
+        step.restarts,
     )
 
 

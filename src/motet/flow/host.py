@@ -123,6 +123,8 @@ class HostEnvironment:
     name: str
     observation_space: Space
     action_space: Space
+    one_thread: bool = False
+    """Whether a pool without workers must be stepped by the thread that opened it, as what draws pictures must."""
 
     def open(self, opening: Opening) -> Pool:
         raise NotImplementedError(f"{type(self).__name__} must define open(self, opening) -> Pool")
