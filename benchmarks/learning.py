@@ -111,7 +111,7 @@ CLAIMS = (
         150,
         400_000,
         options={"buffer_size": 100_000},
-        plan={"name": "sebulba", "threads": 1},
+        plan={"name": "multi_learner", "learners": 1},
     ),
     Claim("ddpg_pendulum", "ddpg", "Pendulum-v1", -200, 15_000),
     Claim("td3_pendulum", "td3", "Pendulum-v1", -200, 15_000),
