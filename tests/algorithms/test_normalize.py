@@ -11,6 +11,7 @@ import pytest
 import motet
 from motet.algorithms.descent import Learner
 from motet.algorithms.normalize import Moments, Statistics, measure, merge, normalise, nothing_seen
+from motet.algorithms.observations import View
 from motet.algorithms.ppo import Scaled
 from motet.engine.local import gather
 from tests.laws.cases import ALGORITHMS, assert_close, learner, run, traced
@@ -73,19 +74,19 @@ def test_rewards_are_scaled_and_not_shifted() -> None:
     assert float(statistics.scale(jnp.asarray(1e6))) == 10.0
 
 
-def test_only_floats_are_normalised() -> None:
+def test_what_counts_is_not_normalised() -> None:
     float_type = jnp.result_type(float)
-    space = {"image": jax.ShapeDtypeStruct((2, 2), jnp.uint8), "speed": jax.ShapeDtypeStruct((3,), float_type)}
+    space = {"lives": jax.ShapeDtypeStruct((2, 2), jnp.int32), "speed": jax.ShapeDtypeStruct((3,), float_type)}
     first = Statistics.start(space, observations=True, rewards=False)
     chance = np.random.default_rng(5)
     seen = {
-        "image": jnp.asarray(chance.integers(0, 255, (6, 4, 2, 2)), jnp.uint8),
+        "lives": jnp.asarray(chance.integers(0, 9, (6, 4, 2, 2)), jnp.int32),
         "speed": jnp.asarray(chance.normal(3, 2, (6, 4, 3)), float_type),
     }
     statistics = first.merge(first.measure(seen, jnp.zeros((6, 4)), 24))
     assert len(jax.tree.leaves(statistics)) == 3
     observed = statistics.observe(seen, 10.0)
-    np.testing.assert_array_equal(observed["image"], seen["image"])
+    np.testing.assert_array_equal(observed["lives"], seen["lives"])
     np.testing.assert_allclose(observed["speed"].mean((0, 1)), 0, atol=1e-4)
 
 
@@ -153,3 +154,21 @@ def test_evaluation_uses_the_statistics_and_leaves_them_as_they_are(policy: mote
     blind = Statistics.start(policy.algorithm.spec.observation_space.aval, observations=True, rewards=True)
     other = motet.Policy(policy.algorithm, dataclasses.replace(policy.params, statistics=blind))
     assert (score.lengths != motet.evaluate(other, motet.make("CartPole-v1"), episodes=8).lengths).any()
+
+
+def test_pictures_are_normalised_pixel_by_pixel() -> None:
+    """What never changes becomes 0, and what does stands out; the network does not scale it once more."""
+    space = motet.Box(0, 255, (3, 40, 40), "uint8")
+    pictures = np.full((6, 2, 3, 40, 40), 90, np.uint8)
+    pictures[:3, :, :, 5, 7] = 200
+    pictures = jnp.asarray(pictures)
+    start = Statistics.start(space.aval, observations=True, rewards=False)
+    seen = start.measure(pictures, jnp.zeros((6, 2)), 12)
+    looked = seen.observe(pictures, 10.0)
+    assert looked.dtype == jnp.result_type(float)
+    np.testing.assert_allclose(looked[:, :, :, 6, 6], 0, atol=1e-3)
+    np.testing.assert_allclose(looked[:3, :, :, 5, 7], 1, rtol=1e-3)
+    np.testing.assert_allclose(looked[3:, :, :, 5, 7], -1, rtol=1e-3)
+    view = View(space, (0,))
+    assert_close(view.images(looked)[0], jnp.moveaxis(looked, -3, -1))
+    np.testing.assert_allclose(view.images(pictures)[0][0, 0, 6, 6], 90 / 255, rtol=1e-6)
