@@ -36,9 +36,10 @@ def test_no_engine_names_either() -> None:
 
 MAY_IMPORT = {
     "errors": set(),
+    "memory": {"errors"},
     "flow": {"errors", "flow"},
-    "replay": {"errors", "flow", "replay"},
-    "envs": {"errors", "flow", "envs"},
+    "replay": {"errors", "memory", "flow", "replay"},
+    "envs": {"errors", "memory", "flow", "envs"},
     "algorithms": {"errors", "flow", "replay", "algorithms"},
     "plan": {"errors", "flow", "plan"},
     "engine": {"errors", "flow", "envs", "replay", "plan", "engine"},

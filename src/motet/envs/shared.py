@@ -5,42 +5,12 @@ from __future__ import annotations
 import mmap
 import os
 import select
-import tempfile
 import time
-
-from motet.errors import NotEnoughMemory
-
-
-def reserve(size: int, purpose: str) -> int:
-    """A file descriptor of `size` bytes of memory that no name leads to: it is gone when the last process closes it.
-
-    The bytes are taken now. Otherwise too little memory would show as a SIGBUS in the middle of a step.
-    """
-    memory = _nameless()
-    try:
-        os.ftruncate(memory, size)
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(memory, 0, size)
-    except OSError as error:
-        os.close(memory)
-        raise NotEnoughMemory(
-            f"{purpose} needs {size:,} bytes of shared memory, which cannot be had: {error.strerror}. "
-            "Use fewer environments or smaller observations, or allow this process more memory."
-        ) from error
-    return memory
 
 
 def attach(memory: int) -> mmap.mmap:
     """The memory behind a descriptor, mapped into this process."""
     return mmap.mmap(memory, os.fstat(memory).st_size)
-
-
-def _nameless() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("motet", os.MFD_CLOEXEC)
-    memory, path = tempfile.mkstemp(prefix="motet-")
-    os.unlink(path)
-    return memory
 
 
 class Bell:

@@ -20,10 +20,11 @@ from motet.envs.form import Form
 from motet.envs.group import Build, Piece
 from motet.envs.messages import ERRORS, RESET, STEP, WORDS, Setup, receive_words
 from motet.envs.process import Process, end_all, where_it_is
-from motet.envs.shared import attach, reserve
+from motet.envs.shared import attach
 from motet.envs.slots import Slot, slots_over, slots_size
 from motet.errors import BadEnvironment, EnvironmentFailed, EnvironmentTimeout, MotetError
 from motet.flow.host import HostStep, Leaves, Opening
+from motet.memory import reserve
 
 GRACE = 5.0
 """Seconds that an idle worker may take to close its environments."""
@@ -86,7 +87,8 @@ class WorkerPool:
         self._shares = _even(opening.count, min(opening.workers, opening.count))
         header = len(self._shares) * WORDS * 8
         size = header + slots_size(form, opening.count)
-        memory = reserve(size, f"{opening.count} environments of {form.name!r}")
+        remedy = "Use fewer environments or smaller observations"
+        memory = reserve(size, f"{opening.count} environments of {form.name!r}", remedy)
         self._own = Belongings(memory, attach(memory))
         self._finalizer = weakref.finalize(self, self._own.give_back)
         self._slots = slots_over(self._own.shared, header, form, opening.count)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 from contextlib import suppress
 from typing import Any
 
 import jax
 import numpy as np
 
-from motet.errors import NotEnoughMemory
+from motet.memory import reserve
 from motet.replay.contract import Replay
 from motet.replay.prioritised import Prioritised
 from motet.replay.size import check_fits, machine_memory
@@ -35,7 +34,7 @@ class HostKeeper:
 
     def array(self, aval: jax.ShapeDtypeStruct) -> np.ndarray:
         size = int(np.prod(aval.shape, dtype=np.int64)) * aval.dtype.itemsize
-        memory = _reserve(max(size, 1))
+        memory = reserve(max(size, 1), "A replay on the host", "Lower its capacity")
         self._maps.append(mmap.mmap(memory, max(size, 1)))
         os.close(memory)  # the mapping keeps the memory
         return np.frombuffer(self._maps[-1], aval.dtype, size // aval.dtype.itemsize).reshape(aval.shape)
@@ -55,27 +54,3 @@ class HostKeeper:
             with suppress(BufferError):  # someone still looks at it: it goes with the last look
                 each.close()
         self._maps.clear()
-
-
-def _reserve(size: int) -> int:
-    """A descriptor of `size` bytes, taken now: too little memory would otherwise show as a SIGBUS much later."""
-    memory = _nameless()
-    try:
-        os.ftruncate(memory, size)
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(memory, 0, size)
-    except OSError as error:
-        os.close(memory)
-        raise NotEnoughMemory(
-            f"A replay on the host needs {size:,} bytes of shared memory, which cannot be had: {error.strerror}. "
-            "Lower its capacity, or allow this process more memory."
-        ) from error
-    return memory
-
-
-def _nameless() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("motet-replay", os.MFD_CLOEXEC)
-    memory, path = tempfile.mkstemp(prefix="motet-replay-")
-    os.unlink(path)
-    return memory
