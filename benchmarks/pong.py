@@ -1,7 +1,7 @@
 """`python -m benchmarks.pong [STEPS]`: the first part of a learning curve on Pong, from pictures.
 
-It is to show that the image pipeline learns: EnvPool's Pong with 52 x 52 pictures instead of 84 x 84, which cost a CPU
-less, one actor thread and PPO. Nothing is claimed but that the curve rises.
+It is to show that the image pipeline learns: EnvPool's Pong with 42 x 42 pictures instead of 84 x 84, which cost a CPU
+less, one actor thread and PPO with pictures normalised pixel by pixel. Nothing is claimed but that the curve rises.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any
 from benchmarks.learning import RESULTS
 
 STEPS = 600_000
-PICTURES = (("img_height", 52), ("img_width", 52))
+PICTURES = (("img_height", 42), ("img_width", 42))
 OPTIONS: dict[str, Any] = {
     "num_envs": 8, "num_steps": 128, "update_epochs": 4, "num_minibatches": 4, "learning_rate": 5e-4, "anneal": False,
+    "normalize_observation": True,
 }  # fmt: skip
 SEED = 1
 BIN = 50_000
