@@ -21,7 +21,7 @@ EXAMPLE = steps(0, 2, 3)
 
 
 def mapped() -> int:
-    return Path("/proc/self/maps").read_text().count("motet-replay")
+    return Path("/proc/self/maps").read_text().count("memfd:motet")
 
 
 def test_the_size_is_stated() -> None:
