@@ -438,7 +438,7 @@ CLAIMS = (
             "options": {
                 "num_envs": 2,
                 "num_steps": 64,
-                "update_epochs": 120,
+                "update_epochs": 200,
                 "num_minibatches": 1,
                 "hidden": (256, 256),
             },

@@ -73,7 +73,7 @@ class Block:
     @cached_property
     def asks(self) -> bool:
         """Whether it steps host environments."""
-        return _asks(self.steps)
+        return asks(self.steps)
 
     @property
     def label(self) -> str:
@@ -257,7 +257,7 @@ def compile_program(
     With `compiled` false every node is a step of its own, run as it stands: slow, but a debugger can follow it.
     """
     steps = (*program.start, *program.body)
-    if not stand.shared and not place.sharded and place.devices[0].platform == "cpu":
+    if stand.inside and not stand.shared and not place.sharded and place.devices[0].platform == "cpu":
         exchange.stands[replica] = stand
     evaluator = Evaluator(graph, cut, steps, exchange)
     clock = Clock()
@@ -330,8 +330,9 @@ def compile_program(
     return Executable(blocks(program.start, around), blocks(program.body, around), fused, clock, stand, vault)
 
 
-def _asks(steps: Sequence[Step]) -> bool:
-    return any(_asks(step.body) if isinstance(step, Rounds) else isinstance(step, Node) and step.host for step in steps)
+def asks(steps: Sequence[Step]) -> bool:
+    """Whether some of the steps are a host environment's."""
+    return any(asks(step.body) if isinstance(step, Rounds) else isinstance(step, Node) and step.host for step in steps)
 
 
 def _sent(steps: Sequence[Step]) -> frozenset[str]:

@@ -46,6 +46,9 @@ class Stand:
         finally:
             self.busy_since = None
 
+    inside: bool = True
+    """Whether a compiled program may ask for steps itself."""
+
     def close(self) -> None:
         if self.pool is not None:
             self.pool.close()

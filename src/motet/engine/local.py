@@ -6,6 +6,7 @@ one fragment needs neither; its iterations are compiled together and called many
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -18,7 +19,7 @@ import numpy as np
 
 from motet.engine import first_ready
 from motet.engine.channels import Wiring
-from motet.engine.compile import CHUNK, Fused, compile_program
+from motet.engine.compile import CHUNK, Fused, asks, compile_program
 from motet.engine.guard import Guard
 from motet.engine.host import Stand
 from motet.engine.inside import Exchange
@@ -137,6 +138,7 @@ class Run:
         limits = self.limits
         stand = Stand(Opening(index * share, share, self.seed, workers, limits.step_timeout, limits.restarts))
         stand.shared = self.plan.fragments[fragment].first_ready
+        stand.inside = self._may_ask_from_inside()
         shelf = self.shelves.setdefault(fragment, Shelf())
         exchange = self.exchanges.setdefault(fragment, Exchange(lambda: self.supervisor.stopped))
         executable = compile_program(
@@ -144,6 +146,17 @@ class Run:
         )
         root = place.put(jax.random.key(self.seed)) if self.compiled else jax.random.key(self.seed)
         return Replica(name, fragment, index, place, executable, self.wiring, root, program.reports, self._report)
+
+    def _may_ask_from_inside(self) -> bool:
+        """Whether compiled programs may wait for environments. XLA has a thread for each core, and one that waits is
+        missing elsewhere: if all of them might, a learner beside them would wait too."""
+        asking = [
+            self.plan.fragments[name].replicas
+            for name, program in self.programs.items()
+            if asks((*program.start, *program.body))
+        ]
+        alone = sum(fragment.replicas for fragment in self.plan.fragments.values()) == 1
+        return alone or sum(asking) < (os.cpu_count() or 1)
 
     def __call__(self, iterations: int) -> Outcome:
         """Run to the end, or raise the first error. Whatever happens, no thread is left running."""
