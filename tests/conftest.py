@@ -3,7 +3,9 @@
 import os
 from pathlib import Path
 
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".cache" / "xla"))
+# A folder for each of pytest's processes: JAX may read an entry of which another process has not written all.
+folder = Path(os.environ.get("JAX_COMPILATION_CACHE_DIR", Path(__file__).parents[1] / ".cache" / "xla"))
+os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder / os.environ.get("PYTEST_XDIST_WORKER", ""))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 

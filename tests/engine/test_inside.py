@@ -93,7 +93,7 @@ def test_an_environment_may_compute_with_jax_itself() -> None:
 def test_an_error_keeps_its_cause() -> None:
     with pytest.raises(motet.EnvironmentFailed, match="the simulator broke") as caught:
         motet.train(DQN, host_envs.Failing, ALONE, total_timesteps=1024)
-    assert isinstance(caught.value.__cause__, RuntimeError | ZeroDivisionError)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
 ABANDONED = """

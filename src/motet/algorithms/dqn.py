@@ -188,6 +188,5 @@ class DQN(Algorithm):
 
 
 def pick(values: jax.Array, action: jax.Array) -> jax.Array:
-    """[..., actions], [...] -> the value of each action taken. A sum over so few is cheaper than to look them up."""
-    numbers = jax.lax.broadcasted_iota(action.dtype, values.shape, values.ndim - 1)
-    return jnp.sum(jnp.where(numbers == action[..., None], values, 0), -1)
+    """[..., actions], [...] -> the value of each action taken."""
+    return jnp.take_along_axis(values, action[..., None], -1)[..., 0]
