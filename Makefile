@@ -4,10 +4,9 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ONLY ?=
 # Tests compile much and compute little: let XLA spend less on making programs fast.
-LAZILY := --xla_backend_optimization_level=0
-QUICKLY := XLA_FLAGS="$(XLA_FLAGS) $(LAZILY) --xla_cpu_use_fusion_emitters=false"
-# Without those emitters functions such as tanh are not exact to the last digits of double precision.
-EXACTLY := XLA_FLAGS="$(XLA_FLAGS) $(LAZILY)" JAX_ENABLE_X64=1
+QUICKLY := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+# More processes than cores, since some wait; tests that share a compiled run stay in one process.
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup
 # What is tested in double precision too, where a difference cannot hide behind rounding.
 EXACT := tests/envs/test_gymnasium_twins.py tests/laws/test_law_3_fused_equals_handwritten.py \
 	tests/laws/test_law_4_plans_keep_the_mathematics.py
@@ -20,13 +19,13 @@ train: .venv/installed  ## train PPO on CartPole, with a progress display
 	$(BIN)/motet train ppo CartPole-v1 --total-timesteps 500_000
 
 test: lint .venv/installed  ## the whole suite, in both precisions
-	$(QUICKLY) $(BIN)/python -m pytest tests -n 3 -m "not slow" --ignore $(TWINS)
-	$(BIN)/python -m pytest $(TWINS) -n 3
-	$(EXACTLY) $(BIN)/python -m pytest $(EXACT) -n 3
+	$(QUICKLY) $(PYTEST) tests -m "not slow" --ignore $(TWINS)
+	$(PYTEST) $(TWINS)
+	JAX_ENABLE_X64=1 $(QUICKLY) $(PYTEST) $(EXACT)
 
 quick: .venv/installed  ## the suite in one precision, stopping at the first failure
-	$(QUICKLY) $(BIN)/python -m pytest tests -n 3 -x -m "not slow" --ignore $(TWINS)
-	$(BIN)/python -m pytest $(TWINS) -n 3 -x
+	$(QUICKLY) $(PYTEST) tests -x -m "not slow" --ignore $(TWINS)
+	$(PYTEST) $(TWINS) -x
 
 learning: .venv/installed  ## the long learning runs
 	$(BIN)/python -m pytest tests -m slow

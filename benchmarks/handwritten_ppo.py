@@ -88,7 +88,10 @@ def networks(settings: Settings) -> tuple[MLP, MLP]:
 
 def optimiser(settings: Settings) -> optax.GradientTransformation:
     updates = settings.iterations * settings.update_epochs * settings.num_minibatches
-    rate = optax.linear_schedule(settings.learning_rate, 0, updates)
+
+    def rate(count: jax.Array) -> jax.Array:
+        return settings.learning_rate * (1 - jnp.minimum(count.astype(float) / updates, 1))
+
     return optax.chain(optax.clip_by_global_norm(settings.max_gradient_norm), optax.adam(rate, eps=1e-5))
 
 

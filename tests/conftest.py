@@ -1,13 +1,13 @@
 """A strict JAX: several virtual devices, no silent rank promotion, and compiled programs kept between runs."""
 
+import gc
 import os
 from pathlib import Path
 
-# A folder for each of pytest's processes: JAX may read an entry of which another process has not written all.
-os.environ["JAX_COMPILATION_CACHE_DIR"] = os.path.join(
-    os.environ.get("JAX_COMPILATION_CACHE_DIR", Path(__file__).parents[1] / ".cache" / "xla"),
-    os.environ.get("PYTEST_XDIST_WORKER", ""),
-)
+# One folder for all of pytest's processes. With a bound on its size JAX locks it (by filelock); without one it may
+# read an entry of which another process has not written all.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".cache" / "xla"))
+os.environ.setdefault("JAX_COMPILATION_CACHE_MAX_SIZE", str(4 * 2**30))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 
@@ -15,3 +15,4 @@ import jax
 
 jax.config.update("jax_num_cpu_devices", 4)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+gc.set_threshold(100_000)  # traces are many small objects that live: looking through them often finds nothing

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import motet
 from motet.algorithms.batch_ppo import BatchPPO
@@ -84,6 +85,16 @@ PAIRS += [
 if not DOUBLE:
     # In single precision, cutting a batch shows little but that sums are rounded: there, DQN stands in for these.
     PAIRS = [(name, plan) for name, plan in PAIRS if not isinstance(ALGORITHMS[name], CONTINUOUS)]
+
+
+def sharing(group: str) -> pytest.MarkDecorator:
+    """One process runs all tests that are marked so: what they compare with is compiled and run once."""
+    return pytest.mark.xdist_group(group)
+
+
+def grouped(pairs: Iterable[tuple[str, Any]], prefix: str = "") -> list[Any]:
+    """Parameters of tests of (algorithm, something), those of an algorithm together."""
+    return [pytest.param(*pair, marks=sharing(prefix + pair[0])) for pair in pairs]
 
 
 class Silent:

@@ -24,6 +24,7 @@ from tests.laws.cases import (
     assert_close,
     assert_identical,
     assert_traffic,
+    grouped,
     learner,
     run,
     traced,
@@ -56,7 +57,7 @@ def pair(name: str, plan: str) -> tuple[Graph, Outcome, Silent]:
     return (graph, *run(graph, PLANS[plan]))
 
 
-@pytest.mark.parametrize(("name", "plan"), PAIRS)
+@pytest.mark.parametrize(("name", "plan"), grouped(PAIRS, "hosted-"))
 def test_every_plan_gives_the_same_parameters(name: str, plan: str) -> None:
     """Laws 4 and 6: where the environments are stepped changes neither what is learned nor what was predicted."""
     graph, outcome, watcher = pair(name, plan)

@@ -8,6 +8,7 @@ import pytest
 import motet
 from benchmarks import handwritten_ppo as handwritten
 from motet.envs.cartpole import CartPole
+from tests.laws.cases import sharing
 
 ENVS, STEPS, ITERATIONS = 8, 16, 6
 TOLERANCE = {"float64": {"rtol": 1e-9, "atol": 1e-12}, "float32": {"rtol": 1e-3, "atol": 1e-5}}
@@ -25,8 +26,10 @@ class ShortCartPole(CartPole):
 
 @pytest.fixture(
     scope="module",
-    params=[(CartPole, 0), (CartPole, 7), (ShortCartPole, 3)],
-    ids=lambda case: f"{case[0].__name__}-{case[1]}",
+    params=[
+        pytest.param((env, seed), id=f"{env.__name__}-{seed}", marks=sharing(f"{env.__name__}-{seed}"))
+        for env, seed in ((CartPole, 0), (CartPole, 7), (ShortCartPole, 3))
+    ],
 )
 def both(request):
     """(motet's learner state, the hand-written one) after the same iterations, and the first parameters of both."""

@@ -14,9 +14,11 @@ from tests.laws.cases import (
     assert_close,
     assert_identical,
     assert_traffic,
+    grouped,
     learner,
     pair,
     run,
+    sharing,
     traced,
 )
 
@@ -26,7 +28,7 @@ def fused(name: str) -> tuple[list[np.ndarray], list[np.ndarray]]:
     return learner(graph, outcome), watcher.seen
 
 
-@pytest.mark.parametrize(("name", "plan"), PAIRS)
+@pytest.mark.parametrize(("name", "plan"), grouped(PAIRS))
 def test_every_plan_equals_the_fused_run(name: str, plan: str) -> None:
     """Law 4, and on the same runs law 6: what goes over the links is what the static table says."""
     graph, outcome, watcher = pair(name, plan)
@@ -36,6 +38,7 @@ def test_every_plan_equals_the_fused_run(name: str, plan: str) -> None:
     assert_traffic(graph, PLANS[plan], outcome)
 
 
+@sharing("dqn")
 @pytest.mark.parametrize("plan", ["coarse-2", "central-2"])
 def test_threads_equal_their_serial_twin(plan: str) -> None:
     graph, threads, _ = pair("dqn", plan)
@@ -51,6 +54,7 @@ def test_uncompiled_run_equals_the_compiled_one() -> None:
     assert_close(learner(graph, compiled), learner(graph, plain))
 
 
+@sharing("dqn")
 def test_every_state_is_the_same_wherever_it_lives() -> None:
     """Not only the learner: environments and replay agree too, gathered from their replicas."""
     graph, one, _ = pair("dqn", "anakin-1")
@@ -59,6 +63,7 @@ def test_every_state_is_the_same_wherever_it_lives() -> None:
         assert_close(gather(graph, one, name), gather(other_graph, two, name))
 
 
+@sharing("ppo")
 def test_per_replica_statistics_are_accepted_by_name_and_differ() -> None:
     """A plan may trade the exact statistic for independence, if it says so."""
     plan = motet.central(2, per_replica=("gradient",))
@@ -70,7 +75,7 @@ def test_per_replica_statistics_are_accepted_by_name_and_differ() -> None:
     assert any(not np.allclose(a, b, rtol=1e-9, atol=1e-11) for a, b in zip(ours, state, strict=True))
 
 
-@pytest.mark.parametrize(("name", "seed"), [("ppo", 0), ("ppo", 1), ("dqn", 1), ("dqn", 2)])
+@pytest.mark.parametrize(("name", "seed"), grouped([("ppo", 0), ("ppo", 1), ("dqn", 1), ("dqn", 2)]))
 def test_random_cuts_equal_the_fused_run(name: str, seed: int) -> None:
     """Nobody chose these plans: each node is in one of three fragments by chance."""
     chance = random.Random(seed)

@@ -14,7 +14,7 @@ from motet.engine.local import Outcome
 from motet.flow.graph import Graph
 from motet.plan.plan import Plan
 from motet.replay.store import Store
-from tests.laws.cases import ALGORITHMS, REPLAY, assert_identical, assert_traffic, learner, pair, run, traced
+from tests.laws.cases import ALGORITHMS, REPLAY, assert_identical, assert_traffic, learner, pair, run, sharing, traced
 
 ROUNDS = 6
 
@@ -219,6 +219,7 @@ def test_what_a_replay_cannot_do_is_said_before_anything_starts(plan: Plan, said
     assert said in str(caught.value)
 
 
+@sharing("dqn-prioritised")
 def test_shards_may_draw_from_trees_of_their_own_if_the_plan_says_so() -> None:
     plan = Plan({"all": motet.Fragment(("*",), shards=2)}, per_replica=("sample",))
     graph = traced(ALGORITHMS["dqn-prioritised"], plan)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
 
 
@@ -35,4 +36,8 @@ def clipped(norm: float | None) -> optax.GradientTransformation:
 
 def falling(rate: float, updates: int, falls: bool) -> optax.ScalarOrSchedule:
     """A rate that goes linearly to 0 over `updates` steps, if it `falls`."""
-    return optax.linear_schedule(rate, 0, min(updates, 2**31 - 1)) if falls else rate
+    if not falls:
+        return rate
+    line = optax.linear_schedule(rate, 0, min(updates, 2**31 - 1))
+    # Of a count, a 32-bit integer, JAX would make single precision where all else is computed in double.
+    return lambda count: line(jnp.asarray(count, float))

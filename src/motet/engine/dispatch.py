@@ -31,6 +31,7 @@ def _write_hashes_out() -> None:
     mlir.register_lowering(threefry2x32_p, mlir.lower_fun(_threefry, multiple_results=True), platform="cpu")
 
 
+@jax.jit  # traced and lowered once for each shape, not once for each hash
 def _threefry(key1: Any, key2: Any, x: Any, y: Any) -> tuple[Any, Any]:
     """Threefry-2x32 with 20 rounds (Salmon et al. 2011)."""
     keys = (key1, key2, key1 ^ key2 ^ np.uint32(0x1BD11BDA))
