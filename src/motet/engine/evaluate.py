@@ -129,10 +129,10 @@ class Evaluator:
         carried = sorted(inside & (self.exposed(loop.body) | live))
         outputs = [out for out in loop.outputs if out.name in live]
         needed = frozenset(carried) | {self.local(out.inner) for out in outputs}
-        # All rounds' keys are drawn at once, outside of the loop: cheaper than one small hash a round.
-        indices = jnp.asarray(np.arange(loop.first, loop.first + loop.count, dtype=np.uint32))
         names = self.keyed(loop.body)
-        round_keys = fold(_stack(keys, names), indices) if names else None
+
+        def keys_of(number: Any) -> jax.Array | None:
+            return fold(_stack(keys, names), number) if names else None
 
         def body(carry: Store, now: Any) -> tuple[Store, Any]:
             number, keys_now = now
@@ -140,11 +140,19 @@ class Evaluator:
             after = self.run(loop.body, {**store, **carry}, table, part, number.astype(jnp.int32), needed)
             return {name: after[name] for name in carried}, [after[out.inner] for out in outputs]
 
+        def round_(carry: Store, number: Any) -> tuple[Store, Any]:
+            number = np.uint32(loop.first) + number.astype(jnp.uint32)
+            return body(carry, (number, keys_of(number)))
+
         first = {name: store[name] if name in store else self._blank(name) for name in carried}
         if loop.count == 1:
-            last, rows = _once(body, first, (indices, round_keys), index)
+            large = sum(leaf.nbytes for leaf in jax.tree.leaves(first)) >= LARGE
+            last, row = _once(round_, first, part) if large else round_(first, np.uint32(0))
+            rows = jax.tree.map(lambda leaf: leaf[None], row)
         else:
-            last, rows = jax.lax.scan(body, first, (indices, round_keys))
+            # All rounds' keys are drawn at once, outside of the loop: cheaper than one small hash a round.
+            indices = jnp.asarray(np.arange(loop.first, loop.first + loop.count, dtype=np.uint32))
+            last, rows = jax.lax.scan(body, first, (indices, keys_of(indices)))
         return {
             **last,
             **{out.name: tuple(map(REDUCE[out.how], leaves)) for out, leaves in zip(outputs, rows, strict=True)},
@@ -152,6 +160,10 @@ class Evaluator:
 
     def _blank(self, name: str) -> tuple[Any, ...]:
         return tuple(jnp.zeros(aval.shape, aval.dtype) for aval in self.graph.variables[name].local(self.cut.parts))
+
+
+LARGE = 2**16
+"""Bytes of a state of which a copy takes longer than a loop around what writes it."""
 
 
 def node_keys(root: jax.Array, names: Sequence[str], path: Sequence[Any]) -> dict[str, jax.Array]:
@@ -172,18 +184,13 @@ def fold(keys: jax.Array, data: Any) -> jax.Array:
     return jax.vmap(jax.random.fold_in)(flat, numbers).reshape(shape)
 
 
-def _once(body: Callable[..., Any], first: Store, rows: Any, index: Any) -> tuple[Store, Any]:
-    """`scan` of one round, as a loop whose end XLA does not know. A loop that it knows to have one round it dissolves
-    into what is around it, and then a write into a large state, such as a replay, becomes a copy of the whole."""
-    twice = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), rows)  # which row is picked must not be plain
-
-    def pick(number: Any) -> Any:
-        return jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, number, keepdims=False), twice)
-
-    blank = jax.tree.map(lambda aval: jnp.zeros(aval.shape, aval.dtype), jax.eval_shape(body, first, pick(0))[1])
-    end = jnp.where(jnp.asarray(index, jnp.int32) == -1, 0, 1)  # no round has that number
-    last, out = jax.lax.fori_loop(0, end, lambda number, carry: body(carry[0], pick(number)), (first, blank))
-    return last, jax.tree.map(lambda leaf: leaf[None], out)
+def _once(round_: Callable[[Store, Any], Any], first: Store, part: Any) -> tuple[Store, Any]:
+    """`round_` number 0 as a loop, of which XLA knows neither that it has one round nor which: else it dissolves the
+    loop into what is around it, and then a write into a large state, such as a replay, becomes a copy of the whole."""
+    zero = jnp.zeros((), jnp.int32)
+    blank = jax.tree.map(lambda aval: jnp.zeros(aval.shape, aval.dtype), jax.eval_shape(round_, first, zero)[1])
+    end = jnp.where(jnp.asarray(part, jnp.int32) == -1, 0, 1)  # no piece has that number
+    return jax.lax.fori_loop(zero, end, lambda number, carry: round_(carry[0], number), (first, blank))
 
 
 def _stack(keys: Mapping[str, jax.Array], names: Sequence[str]) -> jax.Array:

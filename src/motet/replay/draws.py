@@ -27,9 +27,15 @@ def uniform_places(xp: Any, bits: Any, low: Any, high: Any, columns: int) -> tup
     """
     slots, blocks = bits.shape[0], low.shape[0]
     block = xp.arange(slots, dtype=np.int32) // (slots // blocks)
-    count = xp.maximum(high - low, 1) * columns
-    draw = (bits % count.astype(np.uint32)[block]).astype(np.int32)
+    count = xp.maximum(high - low, 1) * columns  # never 0, which JAX's own remainder would look for
+    draw = _remainder(xp, bits, count.astype(np.uint32)[block]).astype(np.int32)
+    if columns == 1:
+        return low[block] + draw, block
     return low[block] + draw // columns, block * columns + draw % columns
+
+
+def _remainder(xp: Any, a: Any, b: Any) -> Any:
+    return a % b if xp is np else jax.lax.rem(a, b)
 
 
 def shares(xp: Any, bits: Any) -> Any:
