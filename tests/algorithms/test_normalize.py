@@ -15,6 +15,7 @@ from motet.algorithms.observations import View
 from motet.algorithms.ppo import Scaled
 from motet.engine.local import gather
 from tests.laws.cases import ALGORITHMS, assert_close, learner, run, traced
+from tests.sharing import sharing
 
 SCALED = ALGORITHMS["ppo-scaled"]
 
@@ -100,6 +101,7 @@ def fused() -> tuple[list[np.ndarray], list[np.ndarray]]:
     return learner(graph, outcome), watcher.seen
 
 
+@sharing("ppo-scaled")
 @pytest.mark.parametrize("plan", PLANS, ids=["anakin-4", "coarse-2", "coarse-2-sharded", "fine-2"])
 def test_statistics_and_what_is_learned_do_not_depend_on_the_plan(fused, plan: motet.Plan) -> None:
     graph = traced(SCALED, plan)

@@ -28,6 +28,7 @@ from motet.envs.pool import open_pool
 from motet.envs.wrappers import LimitDuration
 from motet.flow.host import HostEnvironment, Opening
 from motet.flow.spaces import Discrete
+from tests.sharing import sharing
 
 LIMIT, LONG = 12, 400
 BATCH, STEPS, SEED = 4, 50, 7
@@ -101,7 +102,9 @@ MARKS = {
 
 
 def over(names) -> Any:
-    return pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, [])) for name in names])
+    return pytest.mark.parametrize(
+        "name", [pytest.param(name, marks=[*MARKS.get(name, []), sharing(name)]) for name in names]
+    )
 
 
 every_case = over(CASES)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import motet
 from motet.algorithms.batch_ppo import BatchPPO
@@ -87,16 +86,6 @@ if not DOUBLE:
     PAIRS = [(name, plan) for name, plan in PAIRS if not isinstance(ALGORITHMS[name], CONTINUOUS)]
 
 
-def sharing(group: str) -> pytest.MarkDecorator:
-    """One process runs all tests that are marked so: what they compare with is compiled and run once."""
-    return pytest.mark.xdist_group(group)
-
-
-def grouped(pairs: Iterable[tuple[str, Any]], prefix: str = "") -> list[Any]:
-    """Parameters of tests of (algorithm, something), those of an algorithm together."""
-    return [pytest.param(*pair, marks=sharing(prefix + pair[0])) for pair in pairs]
-
-
 class Silent:
     """Watches nothing but the rows."""
 
@@ -111,9 +100,17 @@ class Silent:
 
 def traced(algorithm: Algorithm, plan: Plan, env: Environment | None = None, iterations: int = ITERATIONS) -> Graph:
     """The graph of an algorithm, cut as the plan wants it and with a run of `iterations` in mind."""
-    env = env or motet.make("Pendulum-v1" if isinstance(algorithm, CONTINUOUS) else "CartPole-v1")
+    if env is None:
+        return _traced(algorithm, frozenset(plan.cuts()), iterations)
     prefill, each = lengths(algorithm, env)
     return trace(algorithm, env, total_timesteps=prefill + iterations * each, cuts=plan.cuts())
+
+
+@functools.cache
+def _traced(algorithm: Algorithm, cuts: frozenset[Any], iterations: int) -> Graph:
+    env = motet.make("Pendulum-v1" if isinstance(algorithm, CONTINUOUS) else "CartPole-v1")
+    prefill, each = lengths(algorithm, env)
+    return trace(algorithm, env, total_timesteps=prefill + iterations * each, cuts=tuple(cuts))
 
 
 @functools.cache

@@ -24,12 +24,12 @@ from tests.laws.cases import (
     assert_close,
     assert_identical,
     assert_traffic,
-    grouped,
     learner,
     run,
     traced,
 )
 from tests.laws.test_law_7_nothing_is_lost import ENVS, EPOCHS, STEPS, Tally
+from tests.sharing import grouped
 
 PLANS: dict[str, Plan] = {
     "batched-0": motet.batched(workers=0),

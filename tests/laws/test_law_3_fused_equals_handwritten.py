@@ -8,7 +8,7 @@ import pytest
 import motet
 from benchmarks import handwritten_ppo as handwritten
 from motet.envs.cartpole import CartPole
-from tests.laws.cases import sharing
+from tests.sharing import sharing
 
 ENVS, STEPS, ITERATIONS = 8, 16, 6
 TOLERANCE = {"float64": {"rtol": 1e-9, "atol": 1e-12}, "float32": {"rtol": 1e-3, "atol": 1e-5}}

@@ -14,7 +14,8 @@ from motet.engine.local import Outcome
 from motet.flow.graph import Graph
 from motet.plan.plan import Plan
 from motet.replay.store import Store
-from tests.laws.cases import ALGORITHMS, REPLAY, assert_identical, assert_traffic, learner, pair, run, sharing, traced
+from tests.laws.cases import ALGORITHMS, REPLAY, assert_identical, assert_traffic, learner, pair, run, traced
+from tests.sharing import sharing
 
 ROUNDS = 6
 

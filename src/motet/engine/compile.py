@@ -209,7 +209,8 @@ class Fused(Block):
             iteration = first + round_.astype(jnp.uint32)
             keys = node_keys(root, names, [iteration])
             after = evaluator.run(self.steps, {**kept, **state}, keys, part, iteration.astype(jnp.int32), live)
-            return {name: after[name] for name in self.donated}, jax.lax.dynamic_update_index_in_dim(rows, self._row(after), round_, 0)
+            rows = jax.lax.dynamic_update_index_in_dim(rows, self._row(after), round_, 0)
+            return {name: after[name] for name in self.donated}, rows
 
         rows = jnp.zeros((CHUNK, self.width), jnp.result_type(float))
         return jax.lax.fori_loop(0, count, body, (moved, rows))
