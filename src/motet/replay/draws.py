@@ -17,7 +17,7 @@ __all__ = ["Drawn", "draw_bits", "shares", "uniform_places"]
 def draw_bits(key: jax.Array, part: jax.Array | int, slots: int) -> jax.Array:
     """The random bits uint32 [slots] of a piece's slots of a batch: each slot has a key of its own."""
     keys = jax.vmap(partial(jax.random.fold_in, key))(part * slots + jnp.arange(slots))
-    return jax.vmap(jax.random.bits)(keys)
+    return jax.vmap(partial(jax.random.bits, dtype=jnp.uint32))(keys)
 
 
 def uniform_places(xp: Any, bits: Any, low: Any, high: Any, columns: int) -> tuple[Any, Any]:
