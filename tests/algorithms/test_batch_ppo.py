@@ -46,7 +46,7 @@ def policy_gradient(algorithm: BatchPPO, policy: Penalised, batch: Batch, writte
             return written(distribution)
         return algorithm.policy_loss(policy, distribution, batch, batch.advantage)[0]
 
-    return jax.grad(loss)(policy.params)
+    return jax.jit(jax.grad(loss))(policy.params)
 
 
 @tasks

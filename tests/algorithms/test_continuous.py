@@ -120,7 +120,7 @@ def test_td3_moves_its_actor_and_targets_every_other_step() -> None:
     algorithm = bound(motet.TD3)
     state = algorithm.init(jax.random.key(0))
     for step in range(1, 5):
-        gradients, _ = algorithm.gradient(algorithm.weights(state), steps(), keys=keys())
+        gradients, _ = jax.jit(algorithm.gradient)(algorithm.weights(state), steps(), keys=keys())
         after = algorithm.apply(state, gradients)
         moves = step % 2 == 0
         assert np.any(flat(gradients.actor) != 0) == moves
@@ -137,7 +137,7 @@ def test_steps_that_never_happened_teach_nothing(kind: Any) -> None:
     batch = steps(valid=jnp.asarray([True] * 4 + [False] * 2))
     other = replace(batch, reward=batch.reward.at[4:].set(99.0), observation=batch.observation.at[4:].set(3.0))
     random = {} if kind is motet.DDPG else {"keys": keys()}
-    one, two = (flat(algorithm.gradient(weights, each, **random)[0]) for each in (batch, other))
+    one, two = (flat(jax.jit(algorithm.gradient)(weights, each, **random)[0]) for each in (batch, other))
     assert np.abs(one).max() > 0
     np.testing.assert_array_equal(one, two)
 
@@ -147,7 +147,7 @@ def test_neither_network_of_ddpg_learns_from_the_loss_of_the_other() -> None:
     algorithm = bound(motet.DDPG)
     params, target = algorithm.weights(algorithm.init(jax.random.key(0)))
     batch = steps()
-    gradients, _ = algorithm.gradient((params, target), batch)
+    gradients, _ = jax.jit(algorithm.gradient)((params, target), batch)
 
     def error(critic: Any) -> jax.Array:
         value = algorithm.critic(critic, batch.observation, algorithm.scale.to_unit(batch.action))

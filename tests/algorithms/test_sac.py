@@ -42,7 +42,7 @@ def test_density_is_finite_where_tanh_rounds_to_one() -> None:
 def test_temperature_rises_where_entropy_is_too_low(target_entropy: float, direction: int) -> None:
     algorithm = bound(motet.SAC, target_entropy=target_entropy)
     state = algorithm.init(jax.random.key(0))
-    gradients, metrics = algorithm.gradient(algorithm.weights(state), steps(), keys())
+    gradients, metrics = jax.jit(algorithm.gradient)(algorithm.weights(state), steps(), keys())
     assert -5 < metrics["entropy"] < 5
     after = algorithm.apply(state, gradients)
     change = after.online.params.log_temperature - state.online.params.log_temperature
@@ -52,7 +52,7 @@ def test_temperature_rises_where_entropy_is_too_low(target_entropy: float, direc
 def test_a_given_temperature_stays() -> None:
     algorithm = bound(motet.SAC, temperature=0.3, learn_temperature=False)
     state = algorithm.init(jax.random.key(0))
-    gradients, metrics = algorithm.gradient(algorithm.weights(state), steps(), keys())
+    gradients, metrics = jax.jit(algorithm.gradient)(algorithm.weights(state), steps(), keys())
     np.testing.assert_allclose(metrics["temperature"], 0.3, rtol=1e-6)
     assert algorithm.apply(state, gradients).online.params.log_temperature == state.online.params.log_temperature
 

@@ -21,6 +21,6 @@ def test_training_runs_when_every_method_raises(name: str, plan: str, monkeypatc
             if method in vars(owner):
                 monkeypatch.setattr(owner, method, gone)
     with pytest.raises(AssertionError, match="called after tracing"):
-        traced(ALGORITHMS[name], motet.anakin())
+        motet.trace(ALGORITHMS[name], motet.make("CartPole-v1"))
     after, _ = run(graph, PLANS[plan])
     assert_identical(learner(graph, before), learner(graph, after))

@@ -64,8 +64,8 @@ MANY_ROWS = 512
 """XLA has two libraries for products of matrices. YNNPACK is the faster one for many rows (with minibatches of 2,048
 and layers of 64, 13% less time for an iteration), Eigen for few (batches of 64 and layers of 256: 25% less)."""
 SMALL_PRODUCT = 2**19
-"""Multiplications up to which operations gain nothing from a second core. One at a time, an iteration of DQN with
-batches of 64 and layers of 64 takes 24% less time; of DDPG with layers of 256 it takes 25% more."""
+"""Multiplications up to which operations gain nothing from a second core. One at a time, an iteration with batches and
+layers of 64 takes 24% less time, one with layers of 256 takes 25% more."""
 
 
 def largest_products(jaxpr: Any) -> tuple[int, int]:
