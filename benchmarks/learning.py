@@ -103,7 +103,7 @@ CLAIMS = (
     Claim(
         "dqn_prioritised", "dqn", "CartPole-v1", 475, 200_000, seeds=(6000, 6001, 6002), options={"prioritised": True}
     ),
-    Claim("dqn_acrobot", "dqn", "Acrobot-v1", -100, 200_000),
+    Claim("dqn_acrobot", "dqn", "Acrobot-v1", -100, 300_000, seeds=(8000, 8001, 8002), options={"n_step": 1}),
     Claim(
         "dqn_lunar_lander",
         "dqn",
