@@ -9,7 +9,6 @@ import motet
 from motet.engine.local import gather
 from tests.laws.cases import (
     ALGORITHMS,
-    DOUBLE,
     PAIRS,
     PLANS,
     assert_close,
@@ -46,7 +45,6 @@ def test_threads_equal_their_serial_twin(plan: str) -> None:
     assert_identical(learner(graph, threads), learner(graph, serial))
 
 
-@pytest.mark.skipif(not DOUBLE, reason="double precision says the same and more")
 def test_uncompiled_run_equals_the_compiled_one() -> None:
     plan = PLANS["coarse-2"]
     graph = traced(ALGORITHMS["a2c"], plan, iterations=1)

@@ -38,6 +38,9 @@ class Stand:
     shared: bool = False
     """Whether other replicas have the same thread, so that it must not wait for this one's environments alone."""
 
+    inside: bool = True
+    """Whether a compiled program may ask for steps itself."""
+
     @contextmanager
     def busy(self) -> Generator[None, None, None]:
         self.busy_since = time.monotonic()
@@ -45,9 +48,6 @@ class Stand:
             yield
         finally:
             self.busy_since = None
-
-    inside: bool = True
-    """Whether a compiled program may ask for steps itself."""
 
     def close(self) -> None:
         if self.pool is not None:
