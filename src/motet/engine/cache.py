@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -31,3 +34,24 @@ def bypassed() -> Iterator[None]:
         yield
     finally:
         jax.config.update(name, before)
+
+
+class _Hits(threading.local):
+    count = 0
+
+
+_hits = _Hits()
+
+
+def hits() -> int:
+    """How many programs this thread has found in the cache."""
+    _count_hits()
+    return _hits.count
+
+
+@functools.cache
+def _count_hits() -> None:
+    def note(event: str, **_: Any) -> None:
+        _hits.count += event == "/jax/compilation_cache/cache_hits"
+
+    jax.monitoring.register_event_listener(note)

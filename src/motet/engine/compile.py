@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motet.engine import cache, dispatch
+from motet.engine.clone import Made, template
 from motet.engine.evaluate import Evaluator, Store, node_keys
 from motet.engine.host import HostStep, Stand
 from motet.engine.inside import Exchange
@@ -101,19 +102,34 @@ class Block:
         name = (type(self), self.steps, self.outs, self.donated)
         devices = self.place.devices
 
-        def make() -> Any:
+        def make() -> Made:
             # Which devices a sharded function is for is part of it.
             function_of = ("function", name, devices if self.place.sharded else ())
             jitted = self.shelf.get(function_of, lambda: self._jitted(function, arguments, out_specs))
+            before = cache.hits()
             with jax.default_device(devices[0]), self._cache():
                 with self.shelf.tracing:
                     traced = jitted.trace(*arguments)
-                return traced.lower().compile(self._compiler_options(traced.jaxpr.jaxpr))
+                options = self._compiler_options(traced.jaxpr.jaxpr)
+                return Made(traced.lower().compile(options), devices[0], options, cache.hits() == before)
 
-        compiled = self.shelf.get(("program", name, devices), make)
+        def share() -> Made:
+            first = self.shelf.get(("template", name), lambda: template(make()))
+            if first.made.device == devices[0]:
+                return first.made
+            copy = first.clone(devices[0])
+            return make() if copy is None else replace(first.made, program=copy)
+
+        made = self.shelf.get(("program", name, devices), share if self._shared else make)
         self.clock.compiling += time.perf_counter() - start
         self.announce(f"running {self.label}")
-        return compiled
+        return made.program
+
+    @property
+    def _shared(self) -> bool:
+        """Whether one program is to serve several devices. It cannot if it calls Python or spans devices."""
+        alike = self.place.devices[0].platform == "cpu" and not self.place.sharded and not self.asks
+        return alike and self.shelf.places > 1
 
     def _jitted(self, function: Callable[..., Any], arguments: Any, out_specs: Any) -> Any:
         if self.place.sharded:

@@ -115,12 +115,13 @@ class Run:
         self.wiring = Wiring(self.graph, self.plan, all_wires, self.supervisor, self.latency)
         parts = {var: self.plan.fragments[p.fragment].replicas for p in self.programs.values() for var in p.reports}
         self.collector = Collector(self.graph, self.columns, parts, self._rows)
-        self.shelves: dict[str, Shelf] = {}
+        places = assign(self.plan, self.devices)
+        self.shelves = {name: Shelf(len(set(of_replicas))) for name, of_replicas in places.items()}
         self.exchanges: dict[str, Exchange] = {}
         self.replicas = [
             self._replica(name, index, place)
-            for name, places in assign(self.plan, self.devices).items()
-            for index, place in enumerate(places)
+            for name, of_replicas in places.items()
+            for index, place in enumerate(of_replicas)
         ]
         self.ledgers = {replica.name: Ledger(replica.name) for replica in self.replicas}
 
@@ -139,10 +140,9 @@ class Run:
         stand = Stand(Opening(index * share, share, self.seed, workers, limits.step_timeout, limits.restarts))
         stand.shared = self.plan.fragments[fragment].first_ready
         stand.inside = self._may_ask_from_inside()
-        shelf = self.shelves.setdefault(fragment, Shelf())
         exchange = self.exchanges.setdefault(fragment, Exchange(lambda: self.supervisor.stopped))
         executable = compile_program(
-            self.graph, program, place, index, cut, announce, stand, exchange, shelf, self.compiled
+            self.graph, program, place, index, cut, announce, stand, exchange, self.shelves[fragment], self.compiled
         )
         root = place.put(jax.random.key(self.seed)) if self.compiled else jax.random.key(self.seed)
         return Replica(name, fragment, index, place, executable, self.wiring, root, program.reports, self._report)

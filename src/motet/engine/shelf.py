@@ -1,4 +1,4 @@
-"""What the replicas of one fragment compile alike: traced once, and compiled once for each device."""
+"""What the replicas of one fragment compile alike: traced once, and compiled once if their devices allow it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ class Entry:
 class Shelf:
     """Programs by name. Only what is wanted under the same name waits for each other."""
 
+    places: int = 1
+    """How many places will ask for them."""
     entries: dict[Hashable, Entry] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
     tracing: threading.Lock = field(default_factory=threading.Lock)

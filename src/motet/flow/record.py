@@ -1,8 +1,8 @@
 """How a loop becomes a graph: open loops, declared variables, and a jaxpr for every cut of every node.
 
 A node's function takes `Here`, which says for how many environments it runs and with which key, and then what the
-node reads. Which dimensions of its results are cut with the environments is found by tracing it once more with
-twice as many: those that double.
+node reads. Which dimensions of its results are cut with the environments is found by comparing two numbers of them:
+those that differ. A node that asks for nothing that depends on the cut is traced once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,17 +22,24 @@ from motet.flow.host import HostCall, ReplayCall
 from motet.flow.values import Value, difference, show, strict, strict_aval
 
 
-@dataclass(frozen=True)
+@dataclass
 class Here:
     """Where and when a node runs."""
 
-    batch: int
-    """Environments in this piece."""
+    environments: int
     key: jax.Array
     part: jax.Array
     """Which piece this is."""
     index: jax.Array
     """The round of the innermost loop."""
+    counted: bool = False
+    """Whether the node has asked how many environments there are."""
+
+    @property
+    def batch(self) -> int:
+        """Environments in this piece."""
+        self.counted = True
+        return self.environments
 
     def env_keys(self) -> jax.Array:
         """One key for each environment, the same whatever piece it is in."""
@@ -53,6 +60,17 @@ ADDRESS = (
 
 Function = Callable[..., tuple[Any, ...]]
 """(here, *values read) -> the values written, in the order of the node's writes."""
+
+
+class Code(NamedTuple):
+    """A node's function, traced for one cut."""
+
+    jaxpr: Any
+    types: tuple[Any, ...]
+    counts: bool
+    """Whether it depends on the number of environments."""
+    statistic: bool
+    """Whether it takes a statistic of the whole batch."""
 
 
 @dataclass
@@ -212,41 +230,57 @@ class Recorder:
         host: HostCall | None = None,
     ) -> Node:
         self._check_scope(name, reads)
-        code, statistic, shape = {}, False, ()
-        for cut in self.cuts:
-            if any(count % cut.parts for _, count in self.divisors):
-                continue
-            with scope(sharded=cut.shards > 1) as around:
-                code[cut], types = self._jaxpr(run, reads, cut)
-            statistic |= around.used
-            shape = types if cut == WHOLE else shape
-        writes = writes(len(shape)) if callable(writes) else writes
-        twice = self._types(run, reads, self.num_envs * 2)
+        code = self._code(run, reads)
+        whole = code[WHOLE]
+        writes = writes(len(whole.types)) if callable(writes) else writes
+        other = self._otherwise(run, reads, code)
         varies = kind == "call" and any(self.variables[var].divisible for var in reads)
         loop = None if kind == "init" else self.stack[-1].name
-        for var, tree, double in zip(writes, shape, twice, strict=True):
-            self._declare(name, var, tree, double, varies, loop)
-        draws = varies and uses_key(code[WHOLE])
-        return Node(name, kind, site, reads, tuple(writes), {} if host else code, statistic, draws, host)
+        for var, tree, resized in zip(writes, whole.types, other, strict=True):
+            self._declare(name, var, tree, resized, varies, loop)
+        draws = varies and uses_key(whole.jaxpr)
+        jaxprs = {} if host else {cut: each.jaxpr for cut, each in code.items()}
+        return Node(name, kind, site, reads, tuple(writes), jaxprs, whole.statistic, draws, host)
 
-    def _jaxpr(self, run: Function, reads: tuple[str, ...], cut: Cut) -> tuple[Any, tuple[Any, ...]]:
+    def _code(self, run: Function, reads: tuple[str, ...]) -> dict[Cut, Code]:
+        """`run` for every cut. Cuts that it cannot tell apart have one trace together."""
+        code = {WHOLE: self._jaxpr(run, reads, WHOLE)}
+        whole = code[WHOLE]
+        for cut in self.cuts[1:]:
+            if any(count % cut.parts for _, count in self.divisors):
+                continue
+            seen = Cut(cut.parts if whole.counts else 1, cut.shards if whole.statistic else 1)
+            code[cut] = code.get(seen) or self._jaxpr(run, reads, cut)
+        return code
+
+    def _jaxpr(self, run: Function, reads: tuple[str, ...], cut: Cut) -> Code:
         axis_env = [(SHARDS, cut.shards)] if cut.shards > 1 else None
-        flat, seen = self._flat(run, reads, self.num_envs // cut.parts)
         avals = [aval for var in reads for aval in self.variables[var].local(cut.parts)]
-        return jax.make_jaxpr(flat, axis_env=axis_env)(*ADDRESS, *avals), seen[-1]
+        flat, seen = self._flat(run, reads, self.num_envs // cut.parts)
+        with scope(sharded=cut.shards > 1) as around:
+            jaxpr = jax.make_jaxpr(flat, axis_env=axis_env)(*ADDRESS, *avals)
+        types, counted = seen[-1]
+        counts = counted or any(self.variables[var].divisible for var in reads)
+        return Code(jaxpr, types, counts, around.used)
 
-    def _types(self, run: Function, reads: tuple[str, ...], envs: int) -> tuple[Any, ...]:
-        """The types that `run` returns with `envs` environments."""
-        flat, seen = self._flat(run, reads, envs)
+    def _otherwise(self, run: Function, reads: tuple[str, ...], code: dict[Cut, Code]) -> tuple[Any, ...]:
+        """The types that `run` returns with another number of environments: a cut's, or with twice as many."""
+        if not code[WHOLE].counts:
+            return code[WHOLE].types
+        for cut, each in code.items():
+            if cut.parts > 1:
+                return each.types
         avals = []
         for var in (self.variables[name] for name in reads):
             for aval, axis in zip(var.avals, var.axes, strict=True):
-                avals.append(aval if axis is None else resize(aval, axis, aval.shape[axis] * envs // self.num_envs))
+                avals.append(aval if axis is None else resize(aval, axis, aval.shape[axis] * 2))
+        flat, seen = self._flat(run, reads, self.num_envs * 2)
         jax.eval_shape(flat, *ADDRESS, *avals)
-        return seen[-1]
+        return seen[-1][0]
 
     def _flat(self, run: Function, reads: tuple[str, ...], batch: int) -> tuple[Callable[..., Any], list[Any]]:
-        """`run` on flat leaves, and a list that gets the types it returns whenever it is traced."""
+        """`run` on flat leaves, and a list that gets, whenever it is traced, the types it returns and whether it asked
+        for the number of environments."""
         seen: list[Any] = []
 
         def flat(key: jax.Array, part: jax.Array, index: jax.Array, *leaves: jax.Array) -> list[jax.Array]:
@@ -254,16 +288,17 @@ class Recorder:
             for var in (self.variables[name] for name in reads):
                 mine, rest = rest[: len(var.avals)], rest[len(var.avals) :]
                 trees.append(var.unpack(mine))
-            result = run(Here(batch, key, part, index), *trees)
-            seen.append(jax.tree.map(strict_aval, result))
+            here = Here(batch, key, part, index)
+            result = run(here, *trees)
+            seen.append((jax.tree.map(strict_aval, result), here.counted))
             return [strict(leaf) for leaf in jax.tree.leaves(result)]
 
         return flat, seen
 
-    def _declare(self, node: str, name: str, tree: Any, double: Any, varies: bool, loop: str | None) -> None:
+    def _declare(self, node: str, name: str, tree: Any, resized: Any, varies: bool, loop: str | None) -> None:
         """Note a variable's type; a state that exists already must keep its own."""
         leaves, treedef = jax.tree.flatten(tree)
-        axes = tuple(self._axis(node, a, b) for a, b in zip(leaves, jax.tree.leaves(double), strict=True))
+        axes = tuple(self._axis(node, a, b) for a, b in zip(leaves, jax.tree.leaves(resized), strict=True))
         var = Var(name, treedef, tuple(leaves), axes, varies and None in axes, loop)
         old = self.variables.setdefault(name, var)
         if (old.treedef, old.avals) != (var.treedef, var.avals):
@@ -272,12 +307,12 @@ class Recorder:
                 f"got {show(tree)}. {difference(self.shape(name), tree)}"
             )
 
-    def _axis(self, node: str, once: Any, twice: Any) -> int | None:
+    def _axis(self, node: str, whole: Any, resized: Any) -> int | None:
         """The dimension that grows with the environments."""
-        axes = [axis for axis, (a, b) in enumerate(zip(once.shape, twice.shape, strict=True)) if a != b]
+        axes = [axis for axis, (a, b) in enumerate(zip(whole.shape, resized.shape, strict=True)) if a != b]
         if len(axes) > 1:
             raise BadAlgorithm(
-                f"{self.title}.{node} returns {show(once)}, where {len(axes)} dimensions grow with the environments; "
+                f"{self.title}.{node} returns {show(whole)}, where {len(axes)} dimensions grow with the environments; "
                 "only one may."
             )
         return axes[0] if axes else None

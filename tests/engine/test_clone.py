@@ -1,0 +1,66 @@
+"""Replicas on several devices share what one of them compiled."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import motet
+from motet.engine import cache
+from motet.engine.clone import Made, template
+from motet.engine.compile import Block
+from tests.laws.cases import ALGORITHMS, assert_identical, learner, run, traced
+
+OPTIONS: dict[str, str | bool] = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+
+
+def test_a_clone_computes_the_same_on_its_own_device():
+    here, there = jax.devices()[:2]
+
+    def function(state: dict, key: jax.Array) -> jax.Array:
+        step = lambda _, x: jnp.tanh(x @ x) + jax.random.normal(key, x.shape) * 0.1234  # noqa: E731
+        return jax.lax.fori_loop(0, 3, step, state["x"])
+
+    arguments = {"x": jnp.eye(8)}, jax.random.key(0)
+    with cache.bypassed():
+        program = jax.jit(function, donate_argnums=0).lower(*arguments).compile(OPTIONS)
+    twin = template(Made(program, here, OPTIONS, True)).clone(there)
+    assert twin is not None
+    state, key = jax.device_put(arguments, there)
+    result = twin(state, key)
+    assert result.devices() == {there}
+    assert state["x"].is_deleted()
+    np.testing.assert_array_equal(result, program(*arguments))
+
+
+def test_four_replicas_compile_as_much_as_one_does(monkeypatch: pytest.MonkeyPatch):
+    compiled: list[str] = []
+    monkeypatch.setattr(Block, "_compiler_options", lambda block, _: compiled.append(block.label) or {})
+    # Kept out of the persistent cache, and of a size of its own: what is found there, each device reads for itself.
+    algorithm = motet.PPO(num_envs=8, num_steps=4, num_minibatches=1, hidden=(13,))
+    found = []
+    with cache.bypassed():
+        for actors in (1, 4):
+            plan = motet.coarse(actors)
+            run(traced(algorithm, plan), plan)
+            found.append(sorted(compiled))
+            compiled.clear()
+    assert found[0] == found[1]
+    assert len(found[0]) > 2
+
+
+def test_a_program_that_cannot_be_copied_is_no_template():
+    program = jax.jit(lambda x: jnp.sort(x) + 0.25).lower(jnp.arange(64.0)).compile()
+    program(jnp.arange(64.0))  # From now on XLA does not give it out; a template is made before the first call.
+    assert template(Made(program, jax.devices()[0], {}, True)).clone(jax.devices()[1]) is None
+
+
+def test_a_program_found_in_the_cache_is_not_cloned():
+    """What was read from the cache could be cloned, but the clone would fail when it is called."""
+    plan = motet.coarse(2)
+    graph = traced(ALGORITHMS["ppo"], plan)
+    first, _ = run(graph, plan, mode="serial")
+    before = cache.hits()
+    second, _ = run(graph, plan, mode="serial")
+    assert cache.hits() > before
+    assert_identical(learner(graph, first), learner(graph, second))
