@@ -5,10 +5,11 @@ import os
 from pathlib import Path
 
 # One folder for all of pytest's processes. With a bound on its size JAX locks it (by filelock); without one it may
-# read an entry of which another process has not written all.
+# read an entry of which another process has not written all. Then it looks at all entries whenever it adds one, so
+# that keeping what compiles quickly would take longer than to compile it again.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".cache" / "programs"))
 os.environ.setdefault("JAX_COMPILATION_CACHE_MAX_SIZE", str(4 * 2**30))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 
 import jax

@@ -1,4 +1,4 @@
-"""Replicas on several devices share what one of them compiled."""
+"""Replicas on several devices share what one of them compiled, and runs what another run did."""
 
 import jax
 import jax.numpy as jnp
@@ -33,16 +33,22 @@ def test_a_clone_computes_the_same_on_its_own_device():
     np.testing.assert_array_equal(result, program(*arguments))
 
 
-def test_four_replicas_compile_as_much_as_one_does(monkeypatch: pytest.MonkeyPatch):
-    compiled: list[str] = []
-    monkeypatch.setattr(Block, "_compiler_options", lambda block, _: compiled.append(block.label) or {})
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The blocks that are compiled from here on."""
+    labels: list[str] = []
+    monkeypatch.setattr(Block, "_compiler_options", lambda block, _: labels.append(block.label) or {})
+    return labels
+
+
+def test_four_replicas_compile_as_much_as_one_does(compiled):
     # Kept out of the persistent cache, and of a size of its own: what is found there, each device reads for itself.
     algorithm = motet.PPO(num_envs=8, num_steps=4, num_minibatches=1, hidden=(13,))
     found = []
     with cache.bypassed():
         for actors in (1, 4):
             plan = motet.coarse(actors)
-            run(traced(algorithm, plan), plan)
+            run(traced(algorithm, plan), plan, shelves={})
             found.append(sorted(compiled))
             compiled.clear()
     assert found[0] == found[1]
@@ -59,8 +65,20 @@ def test_a_program_found_in_the_cache_is_not_cloned():
     """What was read from the cache could be cloned, but the clone would fail when it is called."""
     plan = motet.coarse(2)
     graph = traced(ALGORITHMS["ppo"], plan)
-    first, _ = run(graph, plan, mode="serial")
+    first, _ = run(graph, plan, mode="serial", shelves={})
     before = cache.hits()
-    second, _ = run(graph, plan, mode="serial")
+    second, _ = run(graph, plan, mode="serial", shelves={})
     assert cache.hits() > before
+    assert_identical(learner(graph, first), learner(graph, second))
+
+
+def test_a_run_with_the_programs_of_another_compiles_nothing(compiled):
+    plan = motet.coarse(2)
+    graph = traced(ALGORITHMS["a2c"], plan)
+    shelves = {}
+    first, _ = run(graph, plan, shelves=shelves)
+    assert compiled
+    compiled.clear()
+    second, _ = run(graph, plan, shelves=shelves)
+    assert not compiled
     assert_identical(learner(graph, first), learner(graph, second))

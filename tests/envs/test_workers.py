@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -57,8 +58,11 @@ def test_pieces_of_a_pool_equal_the_whole(workers: int) -> None:
             np.testing.assert_array_equal(one.terminated[first : first + 4], other.terminated)
 
 
-def test_workers_are_new_processes_without_jax() -> None:
-    pool = open_workers(Spy)
+@pytest.mark.parametrize("by", ["function", "id"])
+def test_workers_are_new_processes_without_jax(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = gymnasium.envs.registration.EnvSpec("Spy-v0", entry_point=Spy)
+    monkeypatch.setitem(gymnasium.registry, "Spy-v0", spec)
+    pool = open_workers("Spy-v0" if by == "id" else Spy)
     in_worker, has_jax, has_one_thread = pool.reset()[0].T
     assert in_worker.all() and has_one_thread.all() and not has_jax.any()
     pool.close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +16,11 @@ import motet
 from motet.algorithms.batch_ppo import BatchPPO
 from motet.algorithms.impala import IMPALA
 from motet.engine.local import Limits, Mode, Outcome, Run, gather
+from motet.engine.shelf import Shelf
 from motet.flow.algorithm import Algorithm
 from motet.flow.environment import Environment
 from motet.flow.graph import Graph
-from motet.flow.trace import trace
+from motet.flow.trace import foresee, trace
 from motet.plan.check import check
 from motet.plan.plan import Plan
 from motet.plan.project import project
@@ -100,24 +103,18 @@ class Silent:
 
 def traced(algorithm: Algorithm, plan: Plan, env: Environment | None = None, iterations: int = ITERATIONS) -> Graph:
     """The graph of an algorithm, cut as the plan wants it and with a run of `iterations` in mind."""
-    if env is None:
-        return _traced(algorithm, frozenset(plan.cuts()), iterations)
-    prefill, each = lengths(algorithm, env)
-    return trace(algorithm, env, total_timesteps=prefill + iterations * each, cuts=plan.cuts())
+    env = env or motet.make("Pendulum-v1" if isinstance(algorithm, CONTINUOUS) else "CartPole-v1")
+    return _traced(algorithm, env, frozenset(plan.cuts()), iterations)
 
 
 @functools.cache
-def _traced(algorithm: Algorithm, cuts: frozenset[Any], iterations: int) -> Graph:
-    env = motet.make("Pendulum-v1" if isinstance(algorithm, CONTINUOUS) else "CartPole-v1")
-    prefill, each = lengths(algorithm, env)
-    return trace(algorithm, env, total_timesteps=prefill + iterations * each, cuts=tuple(cuts))
-
-
-@functools.cache
-def lengths(algorithm: Algorithm, env: Environment) -> tuple[int, int]:
-    """The steps of the prefill and of an iteration."""
-    graph = trace(algorithm, env)
-    return graph.prefill_steps, graph.steps_per_iteration
+def _traced(algorithm: Algorithm, env: Environment, cuts: frozenset[Any], iterations: int) -> Graph:
+    steps, prefill = foresee(algorithm, env)
+    each = steps * algorithm.num_envs
+    total = math.ceil(prefill / each) * each + iterations * each
+    graph = trace(algorithm, env, total_timesteps=total, cuts=tuple(cuts))
+    assert graph.iterations == iterations
+    return graph
 
 
 def run(
@@ -130,11 +127,27 @@ def run(
     delay: Callable[[str], None] | None = None,
     compiled: bool = True,
     timeout: float = 300.0,
+    shelves: dict[str, Shelf] | None = None,
 ) -> tuple[Outcome, Silent]:
+    """Run a plan. What the last few runs compiled for the same graph and fragments is used again."""
     check(graph, plan, jax.device_count())
     watcher = Silent()
-    flown = Run(graph, plan, seed, jax.devices(), watcher, mode, compiled, Limits(timeout), delay)(iterations)
+    shelves = _shelves(graph, plan) if shelves is None else shelves
+    flown = Run(graph, plan, seed, jax.devices(), watcher, mode, compiled, Limits(timeout), delay, shelves=shelves)(
+        iterations
+    )
     return flown, watcher
+
+
+_recent: collections.deque[tuple[Graph, Any, dict[str, Shelf]]] = collections.deque(maxlen=4)
+
+
+def _shelves(graph: Graph, plan: Plan) -> dict[str, Shelf]:
+    for known, fragments, shelves in _recent:
+        if known is graph and fragments == plan.fragments:
+            return shelves
+    _recent.append((graph, plan.fragments, {}))
+    return _recent[-1][2]
 
 
 @functools.cache

@@ -8,6 +8,7 @@ import pytest
 
 import motet
 from tests.laws.cases import ALGORITHMS, assert_identical, learner, run, traced
+from tests.sharing import grouped, sharing
 
 ROUNDS = 6
 
@@ -24,7 +25,10 @@ def jitter(seed: int):
     return delay
 
 
-@pytest.mark.parametrize(("name", "lag"), [("ppo", 0), ("ppo", 1), ("ppo", 3), ("dqn", 1), ("sac", 1)])
+CASES = [("ppo", 0), ("ppo", 1), ("ppo", 3), ("dqn", 1), ("sac", 1)]
+
+
+@pytest.mark.parametrize(("name", "lag"), grouped(CASES, "late-"))
 def test_every_value_is_exactly_as_old_as_the_plan_says(name: str, lag: int) -> None:
     plan = motet.coarse(2, lag=lag)
     graph = traced(ALGORITHMS[name], plan, iterations=ROUNDS)
@@ -39,6 +43,7 @@ def test_every_value_is_exactly_as_old_as_the_plan_says(name: str, lag: int) -> 
     assert_identical(runs[0][1].seen, runs[1][1].seen)
 
 
+@sharing("late-ppo")
 def test_lag_changes_what_is_learned() -> None:
     """Otherwise the tests above would prove nothing."""
     states = []
@@ -49,6 +54,7 @@ def test_lag_changes_what_is_learned() -> None:
     assert any((a != b).any() for a, b in zip(*states, strict=True))
 
 
+@sharing("late-ppo")
 def test_lag_overlaps_acting_and_learning() -> None:
     """With a lag of 1 the actors have begun the next rollout before the learner has finished; without, never."""
 
@@ -75,6 +81,7 @@ def test_lag_overlaps_acting_and_learning() -> None:
     assert most_ahead(2) >= 4
 
 
+@sharing("late-dqn")
 def test_latest_never_waits_and_is_measured() -> None:
     plan = motet.coarse(2, lag="latest")
     graph = traced(ALGORITHMS["dqn"], plan, iterations=ROUNDS)

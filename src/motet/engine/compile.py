@@ -99,7 +99,8 @@ class Block:
         """The function for this block's devices: other replicas may have traced it already, or even compiled it."""
         start = time.perf_counter()
         self.announce(f"compiling {self.label}")
-        name = (type(self), self.steps, self.outs, self.donated)
+        # A program that asks environments knows those of its own run.
+        name = (type(self), self.steps, self.outs, self.donated, id(self.evaluator.exchange) if self.asks else None)
         devices = self.place.devices
 
         def make() -> Made:

@@ -102,6 +102,9 @@ class Run:
     iterations are one call, it may say how many at most."""
     latency: Mapping[str, float] = field(default_factory=dict)
     """Seconds that the messages of a link take on their way, to see how a plan would do with slow links."""
+    shelves: dict[str, Shelf] = field(default_factory=dict)
+    """What each fragment has compiled. With those of another run of the same graph and fragments, nothing is compiled
+    again."""
     programs: Mapping[str, Program] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -116,7 +119,8 @@ class Run:
         parts = {var: self.plan.fragments[p.fragment].replicas for p in self.programs.values() for var in p.reports}
         self.collector = Collector(self.graph, self.columns, parts, self._rows)
         places = assign(self.plan, self.devices)
-        self.shelves = {name: Shelf(len(set(of_replicas))) for name, of_replicas in places.items()}
+        for name, of_replicas in places.items():
+            self.shelves.setdefault(name, Shelf(len(set(of_replicas))))
         self.exchanges: dict[str, Exchange] = {}
         self.replicas = [
             self._replica(name, index, place)

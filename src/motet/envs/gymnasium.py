@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces as gym
-from gymnasium.envs.registration import EnvSpec, load_env_creator
 
-from motet.envs.atari import register_games
+from motet.envs.by_id import ById, find
 from motet.envs.form import Form, Leaf, Make
 from motet.envs.group import Build, Singles
 from motet.envs.thread import ThreadPool
 from motet.envs.vector import Vector, autoreset_mode
-from motet.errors import BadEnvironment, MotetError, UnknownName
+from motet.errors import BadEnvironment, MotetError
 from motet.flow.host import HostEnvironment, Opening, Pool
 from motet.flow.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 from motet.flow.spaces import parts as space_parts
@@ -35,7 +31,7 @@ class Gymnasium(HostEnvironment):
 
     def __init__(self, make: str | Make, *, vector: bool = False, check_bounds: bool = True, **options: Any):
         if isinstance(make, str):
-            self.name, self.make = make, ById(_find(make), vector, options)
+            self.name, self.make = make, ById(find(make), vector, options)
         else:
             if options:
                 raise BadEnvironment(f"Options are for ids; give {', '.join(options)} to the function that you pass.")
@@ -87,20 +83,6 @@ class Gymnasium(HostEnvironment):
         return env
 
 
-@dataclass(frozen=True)
-class ById:
-    """Makes environments of a registered id. The registration travels along: a worker has not run the caller's."""
-
-    spec: EnvSpec
-    vector: bool = False
-    options: dict[str, Any] = field(default_factory=dict)
-
-    def __call__(self, count: int | None = None) -> Any:
-        if self.vector:
-            return gymnasium.make_vec(self.spec, num_envs=count or 1, **self.options)
-        return gymnasium.make(self.spec, **{"disable_env_checker": True, **self.options})
-
-
 def convert_space(space: gymnasium.Space) -> Space:
     """The motet space of the same values. Discrete ones count from 0 here, wherever they start there."""
     if isinstance(space, gym.Discrete):
@@ -149,26 +131,6 @@ def _bound(bound: np.ndarray, dtype: str) -> float | tuple[float, ...]:
 def _leaves(space: Space) -> tuple[Leaf, ...]:
     avals = [part.aval for part in space_parts(space)]
     return tuple(Leaf(tuple(aval.shape), np.dtype(aval.dtype).name) for aval in avals)
-
-
-def _find(env_id: str) -> EnvSpec:
-    """The registration of an id, which may name the module that registers it."""
-    module, _, name = env_id.rpartition(":")
-    if module:
-        try:
-            import_module(module)
-        except ModuleNotFoundError as error:
-            raise BadEnvironment(f"The module of {env_id!r} cannot be imported: {error}.") from error
-    if name.startswith("ALE/"):
-        register_games()
-    if name not in gymnasium.registry:
-        raise UnknownName("Gymnasium environment", name, gymnasium.registry)
-    spec = copy.deepcopy(gymnasium.registry[name])
-    for point in ("entry_point", "vector_entry_point"):
-        # A worker has another main module.
-        if str(getattr(spec, point)).startswith("__main__:"):
-            setattr(spec, point, load_env_creator(getattr(spec, point)))
-    return spec
 
 
 def _name_of(make: Callable[..., Any]) -> str:

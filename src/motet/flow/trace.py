@@ -46,10 +46,7 @@ def trace(
 ) -> Graph:
     """Record `algorithm.loop` on `env`. Cuts that do not divide the environments are left to `check` to report."""
     check_environment(env)
-    counter = _Counter()
-    with suppress(_Enough):
-        _bind(algorithm, env, 1).loop(counter)  # type: ignore[arg-type]
-    steps, prefill = counter.steps, counter.prefill_steps
+    steps, prefill = foresee(algorithm, env)
     while True:
         iterations = count_iterations(algorithm, total_timesteps, steps, prefill)
         flow = Flow(_bind(algorithm, env, iterations), env, cuts)
@@ -57,6 +54,14 @@ def trace(
         if (flow.steps, flow.prefill_steps) == (steps, prefill):
             return flow.finish(iterations)
         steps, prefill = flow.steps, flow.prefill_steps  # the loop called something else before its unroll
+
+
+def foresee(algorithm: Algorithm, env: AnyEnvironment) -> tuple[int, int]:
+    """The steps of a rollout and of the prefill, as far as the loop tells before anything is traced."""
+    counter = _Counter()
+    with suppress(_Enough):
+        _bind(algorithm, env, 1).loop(counter)  # type: ignore[arg-type]
+    return counter.steps, counter.prefill_steps
 
 
 def _bind(algorithm: Algorithm, env: AnyEnvironment, iterations: int) -> Algorithm:
