@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +19,7 @@ from motet.engine.shelf import Shelf
 from motet.flow.algorithm import Algorithm
 from motet.flow.environment import Environment
 from motet.flow.graph import Graph
-from motet.flow.trace import foresee, trace
+from motet.flow.trace import trace
 from motet.plan.check import check
 from motet.plan.plan import Plan
 from motet.plan.project import project
@@ -109,12 +108,7 @@ def traced(algorithm: Algorithm, plan: Plan, env: Environment | None = None, ite
 
 @functools.cache
 def _traced(algorithm: Algorithm, env: Environment, cuts: frozenset[Any], iterations: int) -> Graph:
-    steps, prefill = foresee(algorithm, env)
-    each = steps * algorithm.num_envs
-    total = math.ceil(prefill / each) * each + iterations * each
-    graph = trace(algorithm, env, total_timesteps=total, cuts=tuple(cuts))
-    assert graph.iterations == iterations
-    return graph
+    return trace(algorithm, env, iterations=iterations, cuts=tuple(cuts))
 
 
 def run(

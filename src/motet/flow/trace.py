@@ -42,26 +42,36 @@ AnyEnvironment = Environment | HostEnvironment
 
 
 def trace(
-    algorithm: Algorithm, env: AnyEnvironment, *, total_timesteps: int = 1_000_000, cuts: Iterable[Cut] = (WHOLE,)
+    algorithm: Algorithm,
+    env: AnyEnvironment,
+    *,
+    total_timesteps: int = 1_000_000,
+    iterations: int | None = None,
+    cuts: Iterable[Cut] = (WHOLE,),
 ) -> Graph:
-    """Record `algorithm.loop` on `env`. Cuts that do not divide the environments are left to `check` to report."""
+    """Record `algorithm.loop` on `env`, for a run of `total_timesteps` or of so many `iterations`.
+
+    Cuts that do not divide the environments are left to `check` to report.
+    """
     check_environment(env)
-    steps, prefill = foresee(algorithm, env)
+    if iterations is not None:
+        return _record(algorithm, env, iterations, cuts).finish(iterations)
+    counter = _Counter()
+    with suppress(_Enough):
+        _bind(algorithm, env, 1).loop(counter)  # type: ignore[arg-type]
+    steps, prefill = counter.steps, counter.prefill_steps
     while True:
         iterations = count_iterations(algorithm, total_timesteps, steps, prefill)
-        flow = Flow(_bind(algorithm, env, iterations), env, cuts)
-        flow.run()
+        flow = _record(algorithm, env, iterations, cuts)
         if (flow.steps, flow.prefill_steps) == (steps, prefill):
             return flow.finish(iterations)
         steps, prefill = flow.steps, flow.prefill_steps  # the loop called something else before its unroll
 
 
-def foresee(algorithm: Algorithm, env: AnyEnvironment) -> tuple[int, int]:
-    """The steps of a rollout and of the prefill, as far as the loop tells before anything is traced."""
-    counter = _Counter()
-    with suppress(_Enough):
-        _bind(algorithm, env, 1).loop(counter)  # type: ignore[arg-type]
-    return counter.steps, counter.prefill_steps
+def _record(algorithm: Algorithm, env: AnyEnvironment, iterations: int, cuts: Iterable[Cut]) -> Flow:
+    flow = Flow(_bind(algorithm, env, iterations), env, cuts)
+    flow.run()
+    return flow
 
 
 def _bind(algorithm: Algorithm, env: AnyEnvironment, iterations: int) -> Algorithm:
