@@ -26,7 +26,7 @@ def bound(env: str, algorithm: BatchPPO = SMALL) -> BatchPPO:
 def case(algorithm: BatchPPO, moved: float) -> tuple[Penalised, Batch]:
     """A policy, and a batch from one whose parameters were `moved` away from it."""
     chance, (key_init, key_act) = np.random.default_rng(0), jax.random.split(jax.random.key(0))
-    params = algorithm.init(key_init).params
+    params = jax.jit(algorithm.init)(key_init).params
     older = jax.tree.map(lambda leaf: leaf + moved * chance.normal(size=leaf.shape).astype(leaf.dtype), params)
     observation = jnp.asarray(chance.normal(size=(64, *algorithm.spec.observation_space.aval.shape)))
     behaviour = algorithm.networks.policy(older, observation)
@@ -78,13 +78,13 @@ def test_gradient_is_that_of_penalty_and_square_beyond_the_cutoff(env: str, move
 @pytest.mark.parametrize(("kl", "factor"), [(0.0, 1 / 1.5), (0.0069, 1 / 1.5), (0.0071, 1), (0.0129, 1), (0.0131, 1.5)])
 def test_penalty_follows_the_divergence(kl: float, factor: float) -> None:
     algorithm = bound("CartPole-v1")
-    state = replace(algorithm.init(jax.random.key(0)), penalty=jnp.asarray(2.0))
+    state = replace(jax.jit(algorithm.init)(jax.random.key(0)), penalty=jnp.asarray(2.0))
     np.testing.assert_allclose(algorithm.adapt(state, jnp.asarray(kl)).penalty, 2 * factor, rtol=1e-6)
 
 
 def test_first_policy_has_actions_around_the_middle_of_their_range() -> None:
     algorithm = bound("Pendulum-v1")
-    first = algorithm.networks.policy(algorithm.init(jax.random.key(0)).params, jnp.zeros(3))
+    first = algorithm.networks.policy(jax.jit(algorithm.init)(jax.random.key(0)).params, jnp.zeros(3))
     np.testing.assert_allclose(jnp.exp(first.log_std), 2 * 0.35, rtol=1e-5)
     assert abs(float(first.mean[0])) < 0.2
 

@@ -87,23 +87,23 @@ def test_a_target_follows_by_a_share_of_the_way() -> None:
 
 def test_ddpg_ends_values_with_episodes_that_terminate_and_only_those() -> None:
     algorithm = bound(motet.DDPG, discount=0.9)
-    target = algorithm.init(jax.random.key(0)).target
+    target = jax.jit(algorithm.init)(jax.random.key(0)).target
     batch = steps((True, False, False, True, False, False))  # a truncated step is one that did not terminate
     action = np.tanh(algorithm.actor(target.actor, batch.next_observation))
     later = np.asarray(algorithm.critic(target.critic, batch.next_observation, jnp.asarray(action)))
     goal = np.asarray(batch.reward) + 0.9 * np.where([1, 0, 0, 1, 0, 0], 0, later)
-    np.testing.assert_allclose(algorithm.goal(target, batch), goal, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(algorithm.goal)(target, batch), goal, rtol=1e-5)
 
 
 def test_td3_takes_the_lesser_target_critic() -> None:
     algorithm = bound(motet.TD3, discount=0.9, target_noise=0.0)
-    target = algorithm.init(jax.random.key(0)).target
+    target = jax.jit(algorithm.init)(jax.random.key(0)).target
     batch = steps((True, *[False] * 5))
     action = algorithm.choose(target.actor, batch.next_observation)
     one, other = (np.asarray(algorithm.critic(each, batch.next_observation, action)) for each in target.critics)
     assert (one != other).all()
     goal = np.asarray(batch.reward) + 0.9 * np.where(np.arange(N) == 0, 0, np.minimum(one, other))
-    np.testing.assert_allclose(algorithm.goal(target, batch, keys()), goal, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(algorithm.goal)(target, batch, keys()), goal, rtol=1e-5)
 
 
 def test_target_noise_is_clipped_and_stays_in_bounds() -> None:
@@ -118,10 +118,11 @@ def test_target_noise_is_clipped_and_stays_in_bounds() -> None:
 
 def test_td3_moves_its_actor_and_targets_every_other_step() -> None:
     algorithm = bound(motet.TD3)
-    state = algorithm.init(jax.random.key(0))
+    state = jax.jit(algorithm.init)(jax.random.key(0))
+    gradient, update = jax.jit(algorithm.gradient), jax.jit(algorithm.apply)
     for step in range(1, 5):
-        gradients, _ = jax.jit(algorithm.gradient)(algorithm.weights(state), steps(), keys=keys())
-        after = algorithm.apply(state, gradients)
+        gradients, _ = gradient(algorithm.weights(state), steps(), keys=keys())
+        after = update(state, gradients)
         moves = step % 2 == 0
         assert np.any(flat(gradients.actor) != 0) == moves
         assert np.any(flat(after.actor) != flat(state.actor)) == moves
@@ -133,7 +134,7 @@ def test_td3_moves_its_actor_and_targets_every_other_step() -> None:
 @pytest.mark.parametrize("kind", [motet.DDPG, motet.TD3, motet.SAC])
 def test_steps_that_never_happened_teach_nothing(kind: Any) -> None:
     algorithm = bound(kind, **({"policy_delay": 1} if kind is motet.TD3 else {}))
-    weights = algorithm.weights(algorithm.init(jax.random.key(0)))
+    weights = algorithm.weights(jax.jit(algorithm.init)(jax.random.key(0)))
     batch = steps(valid=jnp.asarray([True] * 4 + [False] * 2))
     other = replace(batch, reward=batch.reward.at[4:].set(99.0), observation=batch.observation.at[4:].set(3.0))
     random = {} if kind is motet.DDPG else {"keys": keys()}
@@ -145,7 +146,7 @@ def test_steps_that_never_happened_teach_nothing(kind: Any) -> None:
 def test_neither_network_of_ddpg_learns_from_the_loss_of_the_other() -> None:
     """The actor climbs the critic's value; the critic does not move to please it."""
     algorithm = bound(motet.DDPG)
-    params, target = algorithm.weights(algorithm.init(jax.random.key(0)))
+    params, target = algorithm.weights(jax.jit(algorithm.init)(jax.random.key(0)))
     batch = steps()
     gradients, _ = jax.jit(algorithm.gradient)((params, target), batch)
 
@@ -159,7 +160,7 @@ def test_neither_network_of_ddpg_learns_from_the_loss_of_the_other() -> None:
 @pytest.mark.parametrize("kind", [motet.DDPG, motet.TD3, motet.SAC])
 def test_actions_are_random_until_something_was_learned(kind: Any) -> None:
     algorithm = bound(kind)
-    state = algorithm.init(jax.random.key(0))
+    state = jax.jit(algorithm.init)(jax.random.key(0))
     assert algorithm.policy(state).random
     assert not algorithm.policy(replace(state, updates=jnp.ones((), jnp.int32))).random
 

@@ -15,6 +15,7 @@ from motet.algorithms.actions import distribution, first_log_std, width
 from motet.algorithms.distributions import Bernoullis, Categorical, Categoricals, DiagonalNormal, Factored
 from motet.errors import BadAlgorithm
 from motet.flow.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from tests.sharing import sharing
 
 NVEC = (2, 4, 3)
 SPACES: dict[str, Space] = {
@@ -30,7 +31,7 @@ SPACES: dict[str, Space] = {
     "dict": Dict({"b": Discrete(3), "a": Box(-1.0, 1.0, (2, 1))}),
     "nested": Tuple((MultiDiscrete(NVEC), Dict({"x": MultiBinary((2,)), "y": Box(-1.0, 1.0, (1,))}), Discrete(2))),
 }
-every_space = pytest.mark.parametrize("name", SPACES)
+every_space = pytest.mark.parametrize("name", [pytest.param(name, marks=sharing(f"space-{name}")) for name in SPACES])
 COUNT = 20_000
 KEY = jax.random.key(0, impl="unsafe_rbg")  # quick to compile
 close = {"rtol": 2e-5, "atol": 2e-6}

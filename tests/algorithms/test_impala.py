@@ -38,7 +38,7 @@ def bound() -> IMPALA:
 
 
 def test_on_policy_its_gradient_is_that_of_a2c(bound: IMPALA) -> None:
-    params = bound.init(jax.random.key(0)).params
+    params = jax.jit(bound.init)(jax.random.key(0)).params
     seen = rollout(np.random.default_rng(0))
     log_prob = bound.networks.policy(params, seen.observation).log_prob(seen.action)
     ours, _ = jax.jit(bound.gradient)(params, rollout(np.random.default_rng(0), log_prob))
@@ -50,7 +50,7 @@ def test_on_policy_its_gradient_is_that_of_a2c(bound: IMPALA) -> None:
 
 def test_actions_that_have_become_likelier_count_no_more_than_the_clip(bound: IMPALA) -> None:
     """Beyond the clips the gradient no longer depends on how unlikely the actions once were."""
-    params = bound.init(jax.random.key(0)).params
+    params = jax.jit(bound.init)(jax.random.key(0)).params
     gradient = jax.jit(bound.gradient)
     unlikely, unlikelier = (
         gradient(params, rollout(np.random.default_rng(0), jnp.full((T, B), log_prob))) for log_prob in (-5, -9)
@@ -60,6 +60,6 @@ def test_actions_that_have_become_likelier_count_no_more_than_the_clip(bound: IM
 
 
 def test_actions_that_would_no_longer_be_taken_count_for_nothing_but_entropy(bound: IMPALA) -> None:
-    params = bound.init(jax.random.key(0)).params
+    params = jax.jit(bound.init)(jax.random.key(0)).params
     _, metrics = jax.jit(bound.gradient)(params, rollout(np.random.default_rng(0), jnp.full((T, B), 60.0)))
     np.testing.assert_allclose([metrics["policy_loss"], metrics["value_loss"]], [0, 0], atol=1e-12)

@@ -41,25 +41,27 @@ def test_density_is_finite_where_tanh_rounds_to_one() -> None:
 @pytest.mark.parametrize(("target_entropy", "direction"), [(5.0, 1), (-5.0, -1)])
 def test_temperature_rises_where_entropy_is_too_low(target_entropy: float, direction: int) -> None:
     algorithm = bound(motet.SAC, target_entropy=target_entropy)
-    state = algorithm.init(jax.random.key(0))
+    state = jax.jit(algorithm.init)(jax.random.key(0))
     gradients, metrics = jax.jit(algorithm.gradient)(algorithm.weights(state), steps(), keys())
     assert -5 < metrics["entropy"] < 5
-    after = algorithm.apply(state, gradients)
+    after = jax.jit(algorithm.apply)(state, gradients)
     change = after.online.params.log_temperature - state.online.params.log_temperature
     assert np.sign(change) == direction
 
 
 def test_a_given_temperature_stays() -> None:
     algorithm = bound(motet.SAC, temperature=0.3, learn_temperature=False)
-    state = algorithm.init(jax.random.key(0))
+    state = jax.jit(algorithm.init)(jax.random.key(0))
     gradients, metrics = jax.jit(algorithm.gradient)(algorithm.weights(state), steps(), keys())
     np.testing.assert_allclose(metrics["temperature"], 0.3, rtol=1e-6)
-    assert algorithm.apply(state, gradients).online.params.log_temperature == state.online.params.log_temperature
+    assert (
+        jax.jit(algorithm.apply)(state, gradients).online.params.log_temperature == state.online.params.log_temperature
+    )
 
 
 def test_critics_follow_the_soft_value_of_what_goes_on() -> None:
     algorithm = bound(motet.SAC, discount=0.9)
-    params, target = algorithm.weights(algorithm.init(jax.random.key(0)))
+    params, target = algorithm.weights(jax.jit(algorithm.init)(jax.random.key(0)))
     batch = steps((True, *[False] * (N - 1)))
     policy = algorithm.actor(params.actor, batch.next_observation)
     action, log_prob = jax.vmap(squashed_sample)(policy, keys())
@@ -67,13 +69,13 @@ def test_critics_follow_the_soft_value_of_what_goes_on() -> None:
     one, other = (np.asarray(critic(each, batch.next_observation, action)) for each in target)
     later = np.minimum(one, other) - 0.5 * np.asarray(log_prob)
     goal = np.asarray(batch.reward) + 0.9 * np.where(np.arange(N) == 0, 0, later)
-    found = algorithm.goal(params.actor, target, jnp.asarray(0.5), batch, keys())
+    found = jax.jit(algorithm.goal)(params.actor, target, jnp.asarray(0.5), batch, keys())
     np.testing.assert_allclose(found, goal, rtol=1e-5)
 
 
 def test_discrete_expectations_are_over_all_actions() -> None:
     algorithm = bound(motet.SAC, Discrete(3))
-    target = algorithm.init(jax.random.key(0)).target
+    target = jax.jit(algorithm.init)(jax.random.key(0)).target
     observation = steps().observation
     logits = jnp.asarray(np.random.default_rng(0).normal(size=(N, 3)))
     value, entropy = algorithm.choice.outlook(logits, target, observation, keys())
@@ -88,7 +90,7 @@ def test_discrete_expectations_are_over_all_actions() -> None:
 
 def test_random_actions_are_held_within_an_episode() -> None:
     algorithm = bound(motet.SAC, Box(-1.0, 1.0, (1,)), random_hold=10)
-    policy = algorithm.policy(algorithm.init(jax.random.key(0)))
+    policy = algorithm.policy(jax.jit(algorithm.init)(jax.random.key(0)))
 
     def step(memory: Any, key: jax.Array) -> tuple[Any, jax.Array]:
         decision = algorithm.act(policy, memory, jnp.zeros(3), key)
