@@ -3,8 +3,10 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ONLY ?=
-# Tests compile much and compute little: let XLA spend less on making programs fast.
-QUICKLY := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+# Tests compile much and compute little: let XLA spend less on making programs fast, and not cut each in many pieces to
+# be compiled side by side, since there are others to compile meanwhile.
+QUICKLY := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false \
+	--xla_cpu_parallel_codegen_split_count=1"
 # More processes than cores, since some wait; tests that share a compiled run stay in one process.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup
 # What is tested in double precision too, where a difference cannot hide behind rounding.
