@@ -12,8 +12,6 @@ PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup
 # What is tested in double precision too, where a difference cannot hide behind rounding.
 EXACT := tests/envs/test_gymnasium_twins.py tests/laws/test_law_3_fused_equals_handwritten.py \
 	tests/laws/test_law_4_plans_keep_the_mathematics.py
-# What is compared with another library in single precision, where a lazier compiler rounds otherwise.
-TWINS := tests/envs/test_gymnasium_twins.py
 
 .PHONY: train test quick learning bench lint format clean
 
@@ -21,13 +19,11 @@ train: .venv/installed  ## train PPO on CartPole, with a progress display
 	$(BIN)/motet train ppo CartPole-v1 --total-timesteps 500_000
 
 test: lint .venv/installed  ## the whole suite, in both precisions
-	$(QUICKLY) $(PYTEST) tests -m "not slow" --ignore $(TWINS)
-	$(PYTEST) $(TWINS)
+	$(QUICKLY) $(PYTEST) tests -m "not slow"
 	JAX_ENABLE_X64=1 $(QUICKLY) $(PYTEST) $(EXACT)
 
 quick: .venv/installed  ## the suite in one precision, stopping at the first failure
-	$(QUICKLY) $(PYTEST) tests -x -m "not slow" --ignore $(TWINS)
-	$(PYTEST) $(TWINS) -x
+	$(QUICKLY) $(PYTEST) tests -x -m "not slow"
 
 learning: .venv/installed  ## the long learning runs
 	$(BIN)/python -m pytest tests -m slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from math import pi
 from typing import Any
 
@@ -23,6 +23,11 @@ FLOAT = jnp.result_type(float)
 DOUBLE = jax.config.jax_enable_x64
 ROUNDED = {"rtol": 2e-7, "atol": 1e-12}
 """For what Gymnasium casts to float32 after computing it in float64."""
+
+carefully = partial(
+    jax.jit, compiler_options={"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitters": True}
+)
+"""As XLA compiles by itself: told to be quick, it rounds otherwise."""
 
 TRANSITIONS = 4000
 BATCH = 4
@@ -144,7 +149,7 @@ def assert_transitions_equal(env: Environment, twin: Twin, reference: gymnasium.
     states = (rng.uniform(-span, span, (TRANSITIONS, span.size)) + np.array(twin.centre)).astype(FLOAT)
     actions = random_actions(env, rng, TRANSITIONS)
     expected = gymnasium_transitions(reference, env, states, actions)
-    got = jax.jit(jax.vmap(env.step, (0, 0, None)))(states, actions, jax.random.key(0))
+    got = carefully(jax.vmap(env.step, (0, 0, None)))(states, actions, jax.random.key(0))
     state, observation, reward, terminated = (np.asarray(leaf) for leaf in got)
 
     difference = state - expected[0]
@@ -195,7 +200,7 @@ def rollout(env_id: str) -> tuple[np.ndarray, np.ndarray, Step]:
         after, step = advance(env, episode, action, jax.random.split(key_step, BATCH))
         return (after, step.observation, key), (episode.state, action, step)
 
-    @jax.jit
+    @carefully
     def whole(key, noise):
         key_begin, key_steps = jax.random.split(key)
         episode, observation, _ = begin(env, jax.random.split(key_begin, BATCH))
@@ -264,7 +269,7 @@ def assert_within(states: np.ndarray, twin: Twin) -> None:
 @every_twin
 def test_resets_are_distributed_as_gymnasiums(env_id):
     twin, env = TWINS[env_id], make(env_id)
-    states, observations = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.key(4), 4096))
+    states, observations = carefully(jax.vmap(env.reset))(jax.random.split(jax.random.key(4), 4096))
     states = np.asarray(states)
     assert_within(states, twin)
     np.testing.assert_allclose(observations, twin.observe(states), rtol=1e-5, atol=1e-6)
