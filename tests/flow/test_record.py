@@ -46,3 +46,11 @@ def test_axes_do_not_depend_on_the_cuts_that_were_asked_for():
         name: var.axes for name, var in cut.variables.items()
     }
     assert any(0 in var.axes for var in whole.variables.values())
+
+
+def test_a_trace_may_be_asked_for_by_iterations():
+    env = motet.make("CartPole-v1")
+    assert trace(ppo(True), env, iterations=3).iterations == 3
+    assert trace(ppo(True), env, total_timesteps=3 * 8 * 4 + 5).iterations == 3
+    with pytest.raises(motet.BadOption, match="iterations must be at least 1, got 0"):
+        trace(ppo(True), env, iterations=0)

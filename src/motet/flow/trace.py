@@ -55,6 +55,8 @@ def trace(
     """
     check_environment(env)
     if iterations is not None:
+        if iterations < 1:
+            raise BadOption(f"iterations must be at least 1, got {iterations}.")
         return _record(algorithm, env, iterations, cuts).finish(iterations)
     counter = _Counter()
     with suppress(_Enough):
