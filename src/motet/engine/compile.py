@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -114,17 +114,18 @@ class Block:
                 options = self._compiler_options(traced.jaxpr.jaxpr)
                 return Made(traced.lower().compile(options), devices[0], options, cache.hits() == before)
 
-        def share() -> Made:
+        def share() -> Any:
             first = self.shelf.get(("template", name), lambda: template(make()))
             if first.made.device == devices[0]:
-                return first.made
+                return first.made.program
             copy = first.clone(devices[0])
-            return make() if copy is None else replace(first.made, program=copy)
+            return make().program if copy is None else copy
 
-        made = self.shelf.get(("program", name, devices), share if self._shared else make)
+        own = share if self._shared else lambda: make().program
+        program = self.shelf.get(("program", name, devices), own)
         self.clock.compiling += time.perf_counter() - start
         self.announce(f"running {self.label}")
-        return made.program
+        return program
 
     @property
     def _shared(self) -> bool:

@@ -36,7 +36,7 @@ def find(env_id: str) -> EnvSpec:
         except ModuleNotFoundError as error:
             raise BadEnvironment(f"The module of {env_id!r} cannot be imported: {error}.") from error
     if name.startswith("ALE/"):
-        from motet.envs.atari import register_games
+        from motet.envs.atari import register_games  # with wrappers that other workers need not load
 
         register_games()
     if name not in gymnasium.registry:
