@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from motet.algorithms.ppo import PPO
     from motet.algorithms.sac import SAC
     from motet.algorithms.td3 import TD3
-    from motet.engine.local import virtual_devices
+    from motet.engine.run import virtual_devices
     from motet.envs import make
     from motet.envs.gymnasium import Gymnasium
     from motet.errors import (
@@ -56,7 +56,7 @@ _HOME = {
     "motet.algorithms.ppo": ("PPO",),
     "motet.algorithms.sac": ("SAC",),
     "motet.algorithms.td3": ("TD3",),
-    "motet.engine.local": ("virtual_devices",),
+    "motet.engine.run": ("virtual_devices",),
     "motet.envs": ("make",),
     "motet.errors": (
         "BadAlgorithm",

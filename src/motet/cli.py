@@ -188,7 +188,7 @@ def _busy(what: str) -> AbstractContextManager[Any]:
 
 
 def _make_devices(count: int) -> None:
-    from motet.engine.local import virtual_devices
+    from motet.engine.run import virtual_devices
 
     if count < 1:
         raise BadOption(f"--devices must be at least 1, got {count}")

@@ -33,8 +33,8 @@ def summary(result: Result, wanted: int) -> str:
         ]
         header = ("link", "from", "to", "messages", "bytes", "measured lag")
         lines += ["", *table(header, rows, "<<<>><")]
-    if result.parts:
-        rows = [(each.name, f"{each.iterations_per_second:,.1f}", _waited(each.waited)) for each in result.parts]
+    if result.accounts:
+        rows = [(each.name, f"{each.iterations_per_second:,.1f}", _waited(each.waited)) for each in result.accounts]
         lines += ["", *table(("part", "iterations/s", "waited for"), rows, "<><"), ""]
     return "\n".join([*lines, f"run folder  {_near(result.run_dir)}"])
 

@@ -13,7 +13,7 @@ from motet.algorithms.descent import Learner
 from motet.algorithms.normalize import Moments, Statistics, measure, merge, normalise, nothing_seen
 from motet.algorithms.observations import View
 from motet.algorithms.ppo import Scaled
-from motet.engine.local import gather
+from motet.engine.run import gather
 from tests.laws.cases import ALGORITHMS, assert_close, learner, run, traced
 from tests.sharing import sharing
 

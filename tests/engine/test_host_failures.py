@@ -18,7 +18,7 @@ import pytest
 
 import motet
 from motet.engine import local
-from motet.engine.local import gather
+from motet.engine.run import gather
 from tests.laws import host_envs
 from tests.laws.cases import run, traced
 from tests.laws.test_law_7_nothing_is_lost import ENVS, STEPS, Count, Tally

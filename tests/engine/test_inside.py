@@ -17,7 +17,7 @@ import pytest
 import motet
 from motet.engine import inside
 from motet.engine.compile import Fused
-from motet.engine.local import Run
+from motet.engine.run import Run
 from motet.flow.graph import Graph
 from tests.laws import host_envs
 from tests.laws.cases import Silent, assert_close, learner, run, traced

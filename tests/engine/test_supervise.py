@@ -10,7 +10,7 @@ import jax
 import pytest
 
 import motet
-from motet.engine.local import Run
+from motet.engine.run import Run
 from tests.laws.cases import ALGORITHMS, Silent, run, traced
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import motet
-from motet.engine.local import Outcome, gather
+from motet.engine.run import Outcome, gather
 from motet.envs.gymnasium import Gymnasium
 from motet.flow.graph import Graph
 from motet.plan.plan import Plan

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import motet
-from motet.engine.local import gather
+from motet.engine.run import gather
 from tests.laws.cases import (
     ALGORITHMS,
     PAIRS,

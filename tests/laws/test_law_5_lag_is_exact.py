@@ -35,7 +35,7 @@ def test_every_value_is_exactly_as_old_as_the_plan_says(name: str, lag: int) -> 
     runs = [run(graph, plan, iterations=ROUNDS, delay=jitter(seed)) for seed in (1, 2)]
     serial = run(graph, plan, iterations=ROUNDS, mode="serial")
     for outcome, _ in runs:
-        lags = {flown.link: dict(flown.lags) for flown in outcome.flown}
+        lags = {flown.link: dict(flown.lags) for flown in outcome.links}
         # Two actors; the first 1 + lag rounds act with the policy they were given at the start.
         assert lags["policy"] == {lag: 2 * (ROUNDS - 1 - lag)}
         assert lags["rollout"] == {0: 2 * ROUNDS}
@@ -86,7 +86,7 @@ def test_latest_never_waits_and_is_measured() -> None:
     plan = motet.coarse(2, lag="latest")
     graph = traced(ALGORITHMS["dqn"], plan, iterations=ROUNDS)
     outcome, watcher = run(graph, plan, iterations=ROUNDS, delay=jitter(3))
-    lags = next(flown.lags for flown in outcome.flown if flown.link == "policy")
+    lags = next(flown.lags for flown in outcome.links if flown.link == "policy")
     assert all(lag >= 0 for lag in lags)
     assert len(watcher.seen) == ROUNDS
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import motet
-from motet.engine.local import gather
+from motet.engine.run import gather
 from tests.laws.cases import run, traced
 
 STEPS, ENVS, EPOCHS, ROUNDS = 4, 8, 3, 5

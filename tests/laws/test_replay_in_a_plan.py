@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import motet
-from motet.engine.local import Outcome
+from motet.engine.run import Outcome
 from motet.flow.graph import Graph
 from motet.plan.plan import Plan
 from motet.replay.store import Store
@@ -35,7 +35,7 @@ def test_priorities_are_exactly_as_late_as_the_plan_says(prefetch: int) -> None:
     """Law 5 inside an iteration: rounds count on from one iteration to the next, whatever the delays."""
     plan = motet.pearl(lag=1, prefetch=prefetch)
     graph, outcome = flown("dqn-prioritised", plan, delay=jitter(1))
-    lags = {row.link: row.lags for row in outcome.flown}
+    lags = {row.link: row.lags for row in outcome.links}
     rounds = ROUNDS * REPLAY["gradient_steps"]
     assert lags["priorities"] == {prefetch: rounds - 1 - prefetch}
     assert_traffic(graph, plan, outcome, ROUNDS)
@@ -135,7 +135,7 @@ def test_acting_never_runs_away_from_learning_even_with_the_latest_policy() -> N
     outcome, _ = run(graph, plan, iterations=12, delay=delay)
     assert done == {"actors": 12, "replay": 12, "learner": 12}
     assert 1 <= max(lead) <= 4
-    assert {row.link: row.messages for row in outcome.flown}["sample"] == 12 * REPLAY["gradient_steps"]
+    assert {row.link: row.messages for row in outcome.links}["sample"] == 12 * REPLAY["gradient_steps"]
 
 
 def test_each_part_says_how_fast_it_was_and_whom_it_waited_for() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from motet.engine.local import Limits, Run
+from motet.engine.run import Limits, Run
 from motet.flow.graph import WHOLE, Cut, Graph, Item, Loop, Node, Output, Var
 from motet.plan.plan import Fragment, Link, Plan
 from motet.plan.project import project, wires

@@ -28,10 +28,10 @@ from motet.flow.environment import (
     check_environment,
     host_types,
 )
-from motet.flow.graph import WHOLE, Cut, Graph, Item, Loop, Node, Report, walk
-from motet.flow.host import HostCall, HostEnvironment
+from motet.flow.graph import WHOLE, Cut, Graph, Item, Loop, Node, Report, Roles, walk
+from motet.flow.host import HostCall, HostEnvironment, HostStep
 from motet.flow.record import ADDRESS, Here, Recorder
-from motet.flow.replaying import Replaying
+from motet.flow.replaying import STATE, Replaying
 from motet.flow.values import Drawn, Rollout, Value, show, split, strict_aval
 
 PREFILL = 2**31
@@ -338,6 +338,7 @@ class Flow:
             ),
             divisors=tuple(dict.fromkeys(record.divisors)),
             cuts=record.cuts,
+            roles=Roles("learner", STATE if self._replaying.replay is not None else ""),
         )
 
     def _prefill_loop(self, items: list[Item]) -> list[Loop]:
@@ -372,7 +373,9 @@ class Flow:
                 state, fields = host_types(env, here.batch)
                 return (state, *fields)
 
-            run, names, host = types, HOST_FIELDS, HostCall(env, opens=False)
+            run, names = types, HOST_FIELDS
+            fields = tuple(f"step.{name}" for name in HostStep._fields)
+            host = HostCall(env, False, fields, episode="env", action="decision.action")
         else:
             run, names, host = partial(_env, env), tuple(Step.__dataclass_fields__), None
         writes = ["env", *(f"step.{name}" for name in names)]
@@ -392,7 +395,7 @@ class Flow:
 
         first = ["env", "step.observation", "step.first"]
         if isinstance(env, HostEnvironment):
-            self._record.start("env", types, first, "env", HostCall(env, opens=True))
+            self._record.start("env", types, first, "env", HostCall(env, True, ("step.observation",)))
         else:
             self._record.start("env", lambda here: begin(env, here.env_keys()), first, "env")
         if jax.tree.leaves(memory):

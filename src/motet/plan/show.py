@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from motet.flow.describe import extent, grouped, table, title
 from motet.flow.graph import Graph, Node
 from motet.plan.plan import Fragment, Plan
-from motet.plan.project import Program, Recv, Rounds, Send, Step, project
+from motet.plan.project import Program, Receive, Rounds, Send, Statement, project
 from motet.plan.traffic import traffic
 
 WIDTH = 80
@@ -53,7 +53,7 @@ def _program(program: Program) -> Iterator[str]:
             yield from _steps(steps, "    ")
 
 
-def _steps(steps: Iterable[Step], indent: str) -> Iterator[str]:
+def _steps(steps: Iterable[Statement], indent: str) -> Iterator[str]:
     for step in steps:
         if isinstance(step, Node):
             yield indent + step.name
@@ -65,7 +65,7 @@ def _steps(steps: Iterable[Step], indent: str) -> Iterator[str]:
             yield from textwrap.wrap(words, WIDTH, initial_indent=indent, subsequent_indent=indent + "    ")
 
 
-def _verb(step: Send | Recv) -> str:
+def _verb(step: Send | Receive) -> str:
     """To or from whom, and which round's value, where it is not this one's."""
     wire = step.wire
     if isinstance(step, Send):

@@ -17,7 +17,7 @@ class Entry:
 
 
 @dataclass
-class Shelf:
+class ProgramCache:
     """Programs by name. Only what is wanted under the same name waits for each other."""
 
     places: int = 1

@@ -1,8 +1,4 @@
-"""What a piece of a program computes, as a pure function of a store of variables. Everything here is traced.
-
-A store maps a variable's name to the tuple of its leaves. A fragment that owns a state does not keep the state's
-views (such as the policy): it takes them from the state when a node reads them.
-"""
+"""What a call computes, as a pure function of variables. Everything here is traced."""
 
 from __future__ import annotations
 
@@ -15,56 +11,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
-from motet.engine.inside import Exchange
+from motet.engine.bridge import Bridge
+from motet.engine.variables import Variables
 from motet.flow.batch import SHARDS
 from motet.flow.graph import REDUCE, Cut, Graph, Node, uses_key
-from motet.plan.project import Recv, Rounds, Send, Step
+from motet.plan.liveness import Liveness
+from motet.plan.project import Rounds, Statement
+from motet.plan.schedule import Call
 
-Store = dict[str, tuple[Any, ...]]
 
-
-class Evaluator:
+class Lowering:
     """One fragment's way of reading a graph."""
 
-    def __init__(self, graph: Graph, cut: Cut, steps: Sequence[Step], exchange: Exchange | None = None):
-        self.graph, self.cut, self.exchange = graph, cut, exchange
-        self.owned = frozenset().union(*(self.raw_writes(step) for step in steps)) - set(graph.views)
+    def __init__(self, graph: Graph, cut: Cut, live: Liveness, bridge: Bridge | None = None):
+        self.graph, self.cut, self.live, self.bridge = graph, cut, live, bridge
 
-    # What reads and writes what.
-
-    def raw_writes(self, step: Step) -> frozenset[str]:
-        if isinstance(step, Node):
-            return frozenset(step.writes)
-        if isinstance(step, Rounds):
-            inside = frozenset().union(*(self.raw_writes(child) for child in step.body))
-            return inside | {out.name for out in step.outputs}
-        return frozenset(step.wire.vars) if isinstance(step, Recv) else frozenset()
-
-    def local(self, var: str) -> str:
-        """The variable of the store that holds `var`: its own, or the state that it is a view of."""
-        view = self.graph.views.get(var)
-        return view.of if view and view.of in self.owned else var
-
-    def writes(self, step: Step) -> frozenset[str]:
-        return frozenset(var for var in self.raw_writes(step) if self.local(var) == var)
-
-    def reads(self, step: Step) -> frozenset[str]:
-        """What `step` needs from before it."""
-        if isinstance(step, Node):
-            return frozenset(map(self.local, step.reads))
-        if isinstance(step, Rounds):
-            return self.exposed(step.body)
-        return frozenset(step.wire.vars) if isinstance(step, Send) else frozenset()
-
-    def exposed(self, steps: Iterable[Step]) -> frozenset[str]:
-        reads: set[str] = set()
-        done: set[str] = set()
-        for step in steps:
-            reads |= self.reads(step) - done
-            done |= self.writes(step)
-        return frozenset(reads)
-
-    def keyed(self, steps: Iterable[Step]) -> list[str]:
+    def keyed(self, steps: Iterable[Statement]) -> list[str]:
         """The nodes below that draw random numbers."""
         names = []
         for step in steps:
@@ -74,39 +36,44 @@ class Evaluator:
                 names.append(step.name)
         return names
 
-    # What it computes.
+    def outcome(self, call: Call, values: Mapping[str, Any], root: Any, path: Sequence[Any], part: Any) -> Variables:
+        """What a call makes of `values` in the round `path` of the loops around it."""
+        keys = node_keys(root, self.keyed(call.body), path)
+        index = path[-1].astype(np.int32) if len(path) else np.int32(0)
+        after = self.run(call.body, values, keys, part, index, frozenset(map(self.live.held_as, call.writes)))
+        return {name: self.read(after, name) for name in call.writes}
 
     def run(
         self,
-        steps: Sequence[Step],
-        store: Mapping[str, Any],
+        steps: Sequence[Statement],
+        values: Mapping[str, Any],
         keys: Mapping[str, Any],
         part: Any,
         index: Any,
         live: frozenset[str],
-    ) -> Store:
-        """Run `steps` in order -> the store with what they wrote. `live` is what is needed afterwards."""
-        store = dict(store)
+    ) -> Variables:
+        """Run `steps` in order -> the values with what they wrote. `live` is what is needed afterwards."""
+        values = dict(values)
         for position, step in enumerate(steps):
-            later = live | self.exposed(steps[position + 1 :])
+            later = live | self.live.exposed(steps[position + 1 :])
             if isinstance(step, Node):
-                store.update(self.node(step, store, keys, part, index))
+                values.update(self.node(step, values, keys, part, index))
             elif isinstance(step, Rounds):
-                store.update(self.rounds(step, store, keys, part, index, later))
-        return store
+                values.update(self.rounds(step, values, keys, part, index, later))
+        return values
 
-    def node(self, node: Node, store: Mapping[str, Any], keys: Mapping[str, Any], part: Any, index: Any) -> Store:
-        leaves = [leaf for var in node.reads for leaf in self.read(store, var)]
+    def node(self, node: Node, values: Mapping[str, Any], keys: Mapping[str, Any], part: Any, index: Any) -> Variables:
+        leaves = [leaf for var in node.reads for leaf in self.read(values, var)]
         if node.host is not None:
-            assert self.exchange is not None
-            results = self.exchange.step(self.graph, self.cut, node, part, leaves)
+            assert self.bridge is not None
+            results = self.bridge.step(self.graph, self.cut, node, part, leaves)
         else:
             code = node.code[self.cut]
             key = keys.get(node.name)
             if key is None and hasattr(code, "jaxpr"):
                 key = jax.random.key(0)  # never looked at
             results = list(_function(code)(key, part, index, *leaves))
-        written: Store = {}
+        written: Variables = {}
         for var in (self.graph.variables[name] for name in node.writes if name not in self.graph.views):
             mine, results = results[: len(var.avals)], results[len(var.avals) :]
             if var.mean and self.cut.shards > 1:
@@ -117,34 +84,34 @@ class Evaluator:
             written[var.name] = tuple(mine)
         return written
 
-    def read(self, store: Mapping[str, Any], var: str) -> tuple[Any, ...]:
-        held = self.local(var)
-        return store[var] if held == var else tuple(jaxpr_as_fun(self.graph.views[var].code)(*store[held]))
+    def read(self, values: Mapping[str, Any], var: str) -> tuple[Any, ...]:
+        held = self.live.held_as(var)
+        return values[var] if held == var else tuple(jaxpr_as_fun(self.graph.views[var].code)(*values[held]))
 
     def rounds(
-        self, loop: Rounds, store: Store, keys: Mapping[str, Any], part: Any, index: Any, live: frozenset[str]
-    ) -> Store:
+        self, loop: Rounds, values: Variables, keys: Mapping[str, Any], part: Any, index: Any, live: frozenset[str]
+    ) -> Variables:
         """A loop as one `scan`. Only what is read before it is written, or afterwards, is carried along."""
-        inside = frozenset().union(*(self.writes(step) for step in loop.body))
-        carried = sorted(inside & (self.exposed(loop.body) | live))
+        inside = frozenset().union(*(self.live.writes(step) for step in loop.body))
+        carried = sorted(inside & (self.live.exposed(loop.body) | live))
         outputs = [out for out in loop.outputs if out.name in live]
-        needed = frozenset(carried) | {self.local(out.inner) for out in outputs}
+        needed = frozenset(carried) | {self.live.held_as(out.inner) for out in outputs}
         names = self.keyed(loop.body)
 
         def keys_of(number: Any) -> jax.Array | None:
             return fold(_stack(keys, names), number) if names else None
 
-        def body(carry: Store, now: Any) -> tuple[Store, Any]:
+        def body(carry: Variables, now: Any) -> tuple[Variables, Any]:
             number, keys_now = now
             table = {name: keys_now[place] for place, name in enumerate(names)}
-            after = self.run(loop.body, {**store, **carry}, table, part, number.astype(jnp.int32), needed)
+            after = self.run(loop.body, {**values, **carry}, table, part, number.astype(jnp.int32), needed)
             return {name: after[name] for name in carried}, [after[out.inner] for out in outputs]
 
-        def round_(carry: Store, number: Any) -> tuple[Store, Any]:
+        def round_(carry: Variables, number: Any) -> tuple[Variables, Any]:
             number = np.uint32(loop.first) + number.astype(jnp.uint32)
             return body(carry, (number, keys_of(number)))
 
-        first = {name: store[name] if name in store else self._blank(name) for name in carried}
+        first = {name: values[name] if name in values else self._blank(name) for name in carried}
         if loop.count == 1:
             large = sum(leaf.nbytes for leaf in jax.tree.leaves(first)) >= LARGE
             last, row = _once(round_, first, part) if large else round_(first, np.uint32(0))
@@ -184,7 +151,7 @@ def fold(keys: jax.Array, data: Any) -> jax.Array:
     return jax.vmap(jax.random.fold_in)(flat, numbers).reshape(shape)
 
 
-def _once(round_: Callable[[Store, Any], Any], first: Store, part: Any) -> tuple[Store, Any]:
+def _once(round_: Callable[[Variables, Any], Any], first: Variables, part: Any) -> tuple[Variables, Any]:
     """`round_` number 0 as a loop, of which XLA knows neither that it has one round nor which: else it dissolves the
     loop into what is around it, and then a write into a large state, such as a replay, becomes a copy of the whole."""
     zero = jnp.zeros((), jnp.int32)
