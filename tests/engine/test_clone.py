@@ -7,8 +7,8 @@ import pytest
 
 import motet
 from motet.engine import cache
-from motet.engine.clone import Made, template
-from motet.engine.compile import Block
+from motet.engine.calls import CompiledCall
+from motet.engine.cpu.clone import Made, template
 from tests.laws.cases import ALGORITHMS, assert_identical, learner, run, traced
 
 OPTIONS: dict[str, str | bool] = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
@@ -37,7 +37,7 @@ def test_a_clone_computes_the_same_on_its_own_device():
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The blocks that are compiled from here on."""
     labels: list[str] = []
-    monkeypatch.setattr(Block, "_compiler_options", lambda block, _: labels.append(block.label) or {})
+    monkeypatch.setattr(CompiledCall, "_compiler_options", lambda block, _: labels.append(block.label) or {})
     return labels
 
 

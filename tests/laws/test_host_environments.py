@@ -77,7 +77,7 @@ def test_lag_is_exact_and_runs_are_identical_whatever_the_delays() -> None:
     serial, _ = run(graph, plan, iterations=5, mode="serial")
     assert_identical(learner(graph, calm), learner(graph, shaken))
     assert_identical(learner(graph, calm), learner(graph, serial))
-    (policy,) = (row for row in shaken.flown if row.link == "policy")
+    (policy,) = (row for row in shaken.links if row.link == "policy")
     assert set(policy.lags) == {1}
 
 

@@ -146,7 +146,7 @@ def test_each_part_says_how_fast_it_was_and_whom_it_waited_for() -> None:
         time.sleep(0.1 if who == "actors" else 0)
 
     outcome, _ = run(graph, plan, iterations=12, delay=delay)
-    parts = {part.name: part for part in outcome.parts}
+    parts = {part.name: part for part in outcome.accounts}
     assert set(parts) == {"actors", "replay", "learner"}
     assert next(iter(parts["replay"].waited)) == "actors" and parts["replay"].waited["actors"] > 0.5
     assert next(iter(parts["learner"].waited)) == "replay" and parts["learner"].waited["replay"] > 0.5

@@ -15,12 +15,11 @@ import numpy as np
 import pytest
 
 import motet
-from motet.engine import inside
-from motet.engine.compile import Fused
-from motet.engine.run import Run
+from motet.engine.assemble import Settings, assemble
 from motet.flow.graph import Graph
+from motet.plan.schedule import Call
 from tests.laws import host_envs
-from tests.laws.cases import Silent, assert_close, learner, run, traced
+from tests.laws.cases import assert_close, learner, run, traced
 
 DQN = motet.DQN(num_envs=2, batch_size=8, buffer_size=64, learning_starts=16, train_frequency=2, hidden=(8,))
 ALONE = motet.multi_learner(1)
@@ -60,26 +59,28 @@ class Computing(Threaded):
         return here.astype(np.float32), 1.0, False, False, {}
 
 
-def fused(graph: Graph, plan: motet.Plan) -> Fused | None:
-    return Run(graph, plan, 0, jax.devices(), Silent()).replicas[0].executable.fused
+def whole(graph: Graph, plan: motet.Plan) -> Call | None:
+    """The call that is all of the run."""
+    return assemble(graph, plan, {"cpu": jax.devices()}, Settings()).schedules["learners"].whole
 
 
 @pytest.mark.parametrize("make", [host_envs.Numbered, host_envs.Corridor])
-def test_it_learns_the_same_inside_and_outside(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_learns_the_same_inside_and_outside(make: Any) -> None:
+    """Whether programs ask is the plan's to say, and the numbers do not depend on it."""
+    between = replace(ALONE, fragments={"learners": replace(ALONE.fragments["learners"], inside=False)})
     graph = traced(DQN, ALONE, motet.Gymnasium(make), iterations=6)
-    whole, rows = run(graph, ALONE, iterations=6)
-    assert fused(graph, ALONE) is not None
-    monkeypatch.setattr(inside, "POSSIBLE", False)
-    assert fused(graph, ALONE) is None
-    steps, others = run(graph, ALONE, iterations=6)
-    assert_close(learner(graph, whole), learner(graph, steps))
-    np.testing.assert_allclose(np.stack(rows.seen), np.stack(others.seen), rtol=1e-4, atol=1e-5)
+    assert whole(graph, ALONE) is not None
+    assert whole(graph, between) is None
+    one, rows = run(graph, ALONE, iterations=6)
+    steps, others = run(graph, between, iterations=6)
+    assert_close(learner(graph, one), learner(graph, steps))
+    assert_close(np.stack(rows.seen), np.stack(others.seen))
 
 
 def test_what_draws_pictures_is_stepped_by_one_thread() -> None:
     env = motet.Gymnasium(lambda: Threaded("rgb_array"))
     assert env.one_thread and not motet.Gymnasium(Threaded).one_thread
-    assert fused(traced(DQN, ALONE, env, iterations=2), ALONE) is None
+    assert whole(traced(DQN, ALONE, env, iterations=2), ALONE) is None
     env = motet.Gymnasium(lambda: Limited("rgb_array"))
     result = motet.train(replace(DQN, hidden=(64, 64)), env, ALONE, total_timesteps=400)
     assert result.metrics["return"] == 0

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from motet.engine.dispatch import SMALL_PRODUCT, cpu_options, largest_products
+from motet.engine.cpu.options import SMALL_PRODUCT, cpu_options, largest_products
 
 
 def looping(rows: int, width: int) -> Any:
