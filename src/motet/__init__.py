@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from motet.flow.batch import batch_mean, batch_moments
     from motet.flow.environment import Environment
     from motet.flow.graph import Graph
+    from motet.flow.loops import Flow
     from motet.flow.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
-    from motet.flow.trace import Flow, trace
+    from motet.flow.trace import trace
     from motet.flow.values import Rollout, Transitions
     from motet.plan.check import check
     from motet.plan.plan import Fragment, Link, Plan
@@ -75,8 +76,9 @@ _HOME = {
     "motet.flow.batch": ("batch_mean", "batch_moments"),
     "motet.flow.environment": ("Environment",),
     "motet.flow.graph": ("Graph",),
+    "motet.flow.loops": ("Flow",),
     "motet.flow.spaces": ("Box", "Dict", "Discrete", "MultiBinary", "MultiDiscrete", "Tuple"),
-    "motet.flow.trace": ("Flow", "trace"),
+    "motet.flow.trace": ("trace",),
     "motet.flow.values": ("Rollout", "Transitions"),
     "motet.plan.check": ("check",),
     "motet.plan.plan": ("Fragment", "Link", "Plan"),

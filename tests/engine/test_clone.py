@@ -7,7 +7,7 @@ import pytest
 
 import motet
 from motet.engine import cache
-from motet.engine.calls import CompiledCall
+from motet.engine.compiled import CompiledCall
 from motet.engine.cpu.clone import Made, template
 from tests.laws.cases import ALGORITHMS, assert_identical, learner, run, traced
 

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from motet.engine.bridge import Bridge
-from motet.engine.calls import Home
+from motet.engine.compiled import Home
 from motet.engine.environments import Environments
 from motet.engine.ledger import Ledger
 from motet.engine.lowering import Lowering

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motet.engine.calls import CHUNK, CompiledCall, CompiledIterations, Home, PlainCall
+from motet.engine.compiled import CHUNK, CompiledCall, CompiledIterations, Home, PlainCall
 from motet.engine.environments import Environments
 from motet.engine.ledger import Ledger
 from motet.engine.ports import Ports, check_version
