@@ -1,4 +1,5 @@
-"""A strict JAX: several virtual devices, no silent rank promotion, and compiled programs kept between runs."""
+"""A strict JAX: several virtual devices, no silent rank promotion, compiled programs kept between runs; for the rest
+as `train` has it."""
 
 import gc
 import os
@@ -14,6 +15,9 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 
 import jax
 
+from tests import production
+
 jax.config.update("jax_num_cpu_devices", 4)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+production.prepare()
 gc.set_threshold(100_000)  # traces are many small objects that live: looking through them often finds nothing
