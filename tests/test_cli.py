@@ -15,7 +15,8 @@ import pytest
 
 import motet
 from motet import cli, training
-from motet.cli_options import chosen_plan, plan_options, takes, whole
+from motet.cli.interrupts import insistent_interrupts
+from motet.cli.options import chosen_plan, plan_options, takes, whole
 from motet.errors import BadOption, Diverged
 from motet.plan.presets import PRESETS
 
@@ -235,7 +236,7 @@ def test_an_interrupt_that_python_drops_comes_again():
         time.sleep(20)
 
     start = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), cli._insistent_interrupts():
+    with pytest.raises(KeyboardInterrupt), insistent_interrupts():
         wait_long()
     assert time.monotonic() - start < 10
 
