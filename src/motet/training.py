@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
 import jax
 
-from motet import algorithms, envs
+from motet import algorithms, bounds, envs
 from motet.engine import cache, dispatch
 from motet.engine.ledger import Part
 from motet.engine.local import Flown, Limits, Mode, Outcome, Run, gather
@@ -51,6 +51,8 @@ class Result:
     parts: tuple[Part, ...] = ()
     """How fast each replica went, and whom it waited for; empty where there is one alone."""
     run_dir: Path | None = None
+    outside: bounds.Outside = field(default_factory=bounds.Outside)
+    """Observations of host environments outside of the bounds that their space declares."""
 
     @property
     def metrics(self) -> Mapping[str, Any]:
@@ -106,7 +108,9 @@ def train(
     check(graph, chosen, len(devices), devices[0].platform)
     spec = Spec(env.observation_space, env.action_space, graph.iterations)
     limits = Limits(timeout, step_timeout, restarts)
-    return _Session(graph, chosen, algorithm.bind(spec), seed, run_dir, display, mode, limits).run(devices)
+    bounds.take(env)  # what other runs saw
+    result = _Session(graph, chosen, algorithm.bind(spec), seed, run_dir, display, mode, limits).run(devices)
+    return replace(result, outside=bounds.take(env))
 
 
 def _makes_environments(env: object) -> TypeGuard[Callable[[], Any]]:

@@ -43,7 +43,8 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command -> its exit code: 0 fine, 1 a bad plan, 2 a mistake, 3 diverged, 130 interrupted."""
+    """Run one command -> its exit code: 0 fine, 1 a check found something, 2 a mistake or a failed run, 3 diverged,
+    4 trained but not evaluated, 130 interrupted."""
     try:
         with insistent_interrupts():
             code = _dispatch(list(sys.argv[1:] if argv is None else argv))

@@ -47,6 +47,6 @@ def check_env(args: list[str]) -> int:
         raise BadOption(f"--steps must be at least 1, got {options.play.steps}")
     env = envs.make(options.task.env)
     with busy("playing"):
-        seen = examine(env, steps=options.play.steps, seed=options.play.seed)
+        seen = examine(env, steps=options.play.steps, seed=options.play.seed, strict=options.play.strict)
     print("\n".join(lines(env, seen)))
     return 1 if seen.findings else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,11 @@ def evaluate(args: list[str]) -> int:
         raise BadOption(f"--episodes must be at least 1, got {options.run.episodes}")
     config = _config(options.run.run_dir)
     policy = Policy.load(options.run.run_dir, algorithms.find(config["algorithm"]))
-    env = _environment(config["environment"])
-    print(evaluate(policy, env, episodes=options.run.episodes, seed=options.run.seed))
+    env = _environment(config["environment"], options.run.strict)
+    score = evaluate(policy, env, episodes=options.run.episodes, seed=options.run.seed)
+    print(score)
+    if score.outside:
+        print(f"warning: {score.outside} (--strict makes it an error)", file=sys.stderr)
     return 0
 
 
@@ -40,9 +44,9 @@ def _config(run_dir: Path) -> dict[str, Any]:
         raise BadOption(f"{file} is damaged: it names no algorithm and environment.") from None
 
 
-def _environment(name: str) -> Any:
+def _environment(name: str, strict: bool) -> Any:
     """An environment by its id, or by the name that it has for itself."""
     from motet.envs import registry
 
     ids = {place.partition(":")[2]: env_id for env_id, place in registry.ENVIRONMENTS.items()}
-    return registry.make(ids.get(name, name))
+    return registry.make(ids.get(name, name), check_bounds=strict)

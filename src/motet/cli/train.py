@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import shutil
 import sys
+import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from motet.cli.arguments import busy, parse_task
-from motet.errors import BadOption
+from motet.errors import BadOption, MotetError
 
 if TYPE_CHECKING:
     from motet.plan.plan import Plan
     from motet.training import Result
+
+EVALUATION_FAILED = 4
+"""The exit code of a run whose training went well, but not the evaluation after it."""
 
 
 def train(args: list[str]) -> int:
@@ -33,16 +37,36 @@ def train(args: list[str]) -> int:
     from motet.envs import registry
     from motet.runs.evaluate import evaluate
 
-    env, plan = envs.make(options.task.env), chosen_plan(options.plan)
+    env, plan = envs.make(options.task.env, check_bounds=run.strict), chosen_plan(options.plan)
     result = _train(options, env, plan)
+    outside, failure = result.outside, None
     if run.evaluate_episodes:
-        with busy("evaluating"):
-            score = evaluate(result.policy, env, episodes=run.evaluate_episodes, seed=run.seed)
-        print(f"evaluation  greedy policy: {score}")
+        try:
+            with busy("evaluating"):
+                score = evaluate(result.policy, env, episodes=run.evaluate_episodes, seed=run.seed)
+            print(f"evaluation  greedy policy: {score}")
+            outside += score.outside
+        except BaseException as error:  # whatever it is: what training gave is there, and is said first
+            failure = error
     if options.task.env in registry.TWINS:
         print(f"environment {options.task.env} is motet's own, in JAX; gymnasium/{options.task.env} is Gymnasium's")
-    print(summary(result, run.total_timesteps))
-    return 0
+    print(summary(result, run.total_timesteps, outside))
+    return 0 if failure is None else _evaluation_failed(failure, result)
+
+
+def _evaluation_failed(error: BaseException, result: Result) -> int:
+    """Say that the training is over and well, and that what came after it is not."""
+    if isinstance(error, KeyboardInterrupt):
+        raise error
+    if not isinstance(error, MotetError):
+        traceback.print_exception(error)
+    reason = error if isinstance(error, MotetError) else f"{type(error).__name__} (see above)"
+    print(
+        f"motet: The training is over and its policy is in {result.run_dir}, but the evaluation failed: {reason}\n"
+        f"`motet evaluate {result.run_dir}` tries again.",
+        file=sys.stderr,
+    )
+    return EVALUATION_FAILED
 
 
 def _train(options: Any, env: Any, plan: Plan | None) -> Result:
