@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
 import jax
 
-from motet import algorithms, envs
+from motet import algorithms, bounds, envs
 from motet.engine.assemble import Limits, Settings
 from motet.engine.conditions import conditions
 from motet.engine.ledger import Account
@@ -53,6 +53,8 @@ class Result:
     accounts: tuple[Account, ...] = ()
     """How fast each replica went, and whom it waited for; empty where there is one alone."""
     run_dir: Path | None = None
+    outside: bounds.Outside = field(default_factory=bounds.Outside)
+    """Observations of host environments outside of the bounds that their space declares."""
 
     @property
     def metrics(self) -> Mapping[str, Any]:
@@ -98,7 +100,9 @@ def train(
         check(graph, chosen, counts)
         spec = Spec(env.observation_space, env.action_space, graph.iterations)
         settings = Settings(seed, Limits(timeout, step_timeout, restarts))
-        return _Session(graph, chosen, algorithm.bind(spec), settings, run_dir, display, mode).run(devices)
+        bounds.take(env)  # what other runs saw
+        result = _Session(graph, chosen, algorithm.bind(spec), settings, run_dir, display, mode).run(devices)
+        return replace(result, outside=bounds.take(env))
 
 
 def _made(algorithm: Algorithm | str, env: Any) -> tuple[Algorithm, Environment | HostEnvironment]:

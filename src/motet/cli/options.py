@@ -50,6 +50,8 @@ class RunOptions(Length):
     """Seconds that one part may wait for another before the run is stopped."""
     evaluate_episodes: int = 64
     """Episodes to play without exploration when training is over; 0: none."""
+    strict: Annotated[bool, FlagCreatePairsOff] = False
+    """Make it an error if a host environment's observation leaves the bounds that its space declares."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +82,8 @@ class EvaluateOptions:
     """How many episodes to play."""
     seed: int = 0
     """Where they start from."""
+    strict: Annotated[bool, FlagCreatePairsOff] = False
+    """Make it an error if a host environment's observation leaves the bounds that its space declares."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +92,8 @@ class CheckEnvOptions:
     """Random steps that each of four environments takes."""
     seed: int = 0
     """Where their random numbers come from."""
+    strict: Annotated[bool, FlagCreatePairsOff] = False
+    """Count it as a fault if an observation leaves the bounds that its space declares."""
 
 
 def parse(command: str, args: Sequence[str], about: str, **parts: type) -> Any:

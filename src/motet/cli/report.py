@@ -13,11 +13,13 @@ from motet.flow.spaces import Dict, Discrete, MultiBinary, MultiDiscrete, Space,
 from motet.runs.progress import speed
 
 if TYPE_CHECKING:
+    from motet.bounds import Outside
     from motet.training import Result
 
 
-def summary(result: Result, wanted: int) -> str:
-    """How long a run of `wanted` steps was, how fast, what went over its links, and where its folder is."""
+def summary(result: Result, wanted: int, outside: Outside) -> str:
+    """How long a run of `wanted` steps was, how fast, what went over its links, what to be warned of, and where its
+    folder is."""
     whole = f"{result.iterations:,} whole iterations"
     exact = f"in {whole}" if result.steps == wanted else f"instead of {wanted:,}: rounded to {whole}"
     rate = speed(result.history[0], result.history[-1]) if result.history else None
@@ -36,6 +38,8 @@ def summary(result: Result, wanted: int) -> str:
     if result.accounts:
         rows = [(each.name, f"{each.iterations_per_second:,.1f}", _waited(each.waited)) for each in result.accounts]
         lines += ["", *table(("part", "iterations/s", "waited for"), rows, "<><"), ""]
+    if outside:
+        lines.append(f"warning     {outside} (--strict makes it an error)")
     return "\n".join([*lines, f"run folder  {_near(result.run_dir)}"])
 
 
