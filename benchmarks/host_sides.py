@@ -73,11 +73,11 @@ def trained(
 ) -> Sample:
     """A whole run of motet's under a plan, let go on for so many iterations at a time."""
     import jax
+    from motet.engine.local import Run
 
     import motet
     from motet import algorithms
     from motet.engine import dispatch
-    from motet.engine.local import Run
     from motet.flow.trace import trace
     from motet.plan.check import check
     from motet.plan.presets import preset
@@ -156,12 +156,12 @@ class Sleeper:
 def learning(algorithm: str, env: str, options: Mapping[str, Any], iterations: int) -> Sample:
     """The learner's part of an iteration alone, again and again on one rollout."""
     import jax
+    from motet.engine.compile import Block
+    from motet.engine.local import Run
 
     import motet
     from motet import algorithms
     from motet.engine import dispatch
-    from motet.engine.compile import Block
-    from motet.engine.local import Run
     from motet.flow.trace import trace
 
     dispatch.inline()

@@ -83,11 +83,11 @@ class Side:
 def motet(algorithm: str, env: str, options: dict[str, Any], iterations: int, devices: int = 1) -> Sample:
     """motet's `anakin` on `devices` virtual devices, past its compilation."""
     import jax
+    from motet.engine.local import Run
 
     import motet
     from motet import algorithms
     from motet.engine import dispatch
-    from motet.engine.local import Run
     from motet.flow.trace import trace
 
     dispatch.inline()  # as `train` does

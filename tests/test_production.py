@@ -29,9 +29,9 @@ def test_all_settings_are_put_back(monkeypatch) -> None:
         try:
             with conditions():
                 assert str(jax.config.jax_compilation_cache_dir).startswith("/nowhere")  # type: ignore[attr-defined]
-                assert not getattr(jax.config, ASYNC)
+                assert not jax.config.values[ASYNC]
             assert jax.config.jax_compilation_cache_dir is None  # type: ignore[attr-defined]
-            assert getattr(jax.config, ASYNC) == before[ASYNC]
+            assert jax.config.values[ASYNC] == before[ASYNC]
         finally:
             jax.config.update("jax_compilation_cache_dir", folder)
             jax.config.update(ASYNC, SETTINGS["while"][ASYNC])

@@ -15,7 +15,6 @@ from motet.engine.variables import Variables
 from motet.errors import Diverged, MotetError
 from motet.flow.graph import Graph
 
-
 EVERY = 256
 """Iterations between two looks at a replay. A call of many iterations has no more."""
 

@@ -52,7 +52,6 @@ class Place:
                 return jax.device_put(leaf, sharding)
         return jax.device_put(leaf, sharding)
 
-
     def first(self, leaf: Any) -> jax.Array:
         """A leaf on the first device alone."""
         return Place(self.devices[:1]).put(leaf)

@@ -30,7 +30,7 @@ class Message(NamedTuple):
     version: Version
     payload: tuple[Any, ...]
     order: int
-    """Of all that the sender sent on the link, the how-many-th: of the latest values, the one with the highest counts."""
+    """Counts what its sender has sent: among the latest values, the highest is the newest."""
     arrives: float = 0.0
     """When it may be used, by the monotonic clock; 0: at once."""
 

@@ -78,7 +78,9 @@ class Reporter:
     def connect(self, assembly: Assembly) -> None:
         """Learn who reports what."""
         parts = {
-            var: self.plan.fragments[name].replicas for name, each in assembly.schedules.items() for var, _ in each.reports
+            var: self.plan.fragments[name].replicas
+            for name, each in assembly.schedules.items()
+            for var, _ in each.reports
         }
         self.collector = Collector(self.graph, self.columns, parts, self.rows)
         self.stopped = lambda: assembly.supervisor.stopped

@@ -1,7 +1,7 @@
 """One replica of one fragment: a state machine over its schedule.
 
-It computes nothing and waits for nobody. It says what must happen next (see `requests.py`), is told the answer, and goes
-on. So the same worker runs in a thread, beside others in one thread, in another process, or on a virtual clock.
+It computes nothing and waits for nobody. It says what must happen next (see `requests.py`), is told the answer, and
+goes on. So the same worker runs in a thread, beside others in one thread, in another process, or on a virtual clock.
 """
 
 from __future__ import annotations

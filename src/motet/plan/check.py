@@ -12,7 +12,6 @@ from motet.plan.plan import OUTSIDE, REST, Plan
 from motet.plan.project import Ownership
 from motet.plan.protocol import Wire, may_be_latest, may_lag
 
-
 Devices = int | Mapping[str, int]
 """How many devices there are, or how many of each platform, the usual one first."""
 
@@ -233,7 +232,7 @@ def _never_late(graph: Graph, owned: Ownership, name: str, found: list[tuple[Loo
         if not wire.carried:
             why = f"{wire.target!r} reads its value in the round that writes it, so there is none from before"
         elif loop is graph.iteration:
-            why = f"{wire.vars[0]!r} goes on from one iteration to the next and an older one would not fit what is there"
+            why = f"{wire.vars[0]!r} goes on from round to round, and an older one would not fit what is there"
         else:
             why = (
                 f"{wire.target!r} reads it again in the loop {loop.name!r} inside the iteration, where it would be as "

@@ -159,7 +159,7 @@ class _Grouping:
             done += self.closed(run, after | self.live.exposed(statements[position:]))
             run = []
             done.append(self.operation(each, after | self.live.exposed(statements[position + 1 :])))
-        return tuple([*done, *self.closed(run, after)])
+        return (*done, *self.closed(run, after))
 
     def closed(self, run: Sequence[Statement], wanted: frozenset[str]) -> list[Operation]:
         """The call of a run of statements, if there are any."""

@@ -1,8 +1,8 @@
 """Random numbers whose hash is one operation.
 
 JAX makes Threefry a loop on CPUs, of several operations a round: ten hashes took a third of an iteration that learned
-from a replay. Here it is written out. The numbers are the same. Only programs that are lowered with `lowering()` have it;
-JAX's own rule is left as it is.
+from a replay. Here it is written out. The numbers are the same. Only programs that are lowered with `lowering()` have
+it; JAX's own rule is left as it is.
 """
 
 from __future__ import annotations

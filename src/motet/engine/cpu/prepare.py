@@ -21,10 +21,10 @@ def prepared() -> Iterator[None]:
     decision. JAX reads the option when it makes its devices, and they keep to it; the option itself is put back.
     Nothing depends on it but speed.
     """
-    if not enabled() or not hasattr(jax.config, ASYNC):
+    if not enabled() or ASYNC not in jax.config.values:
         yield
         return
-    before = getattr(jax.config, ASYNC)
+    before = jax.config.values[ASYNC]
     jax.config.update(ASYNC, False)
     try:
         jax.devices()
