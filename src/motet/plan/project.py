@@ -48,6 +48,7 @@ class Rounds:
     outputs: tuple[Output, ...] = ()
     rate: str = "update"
     first: int = 0
+    every: int = 1
 
 
 Statement = Node | Rounds | Send | Receive
@@ -114,7 +115,8 @@ class Ownership:
         body = self.steps(child, fragment)
         outputs = tuple(out for out in child.outputs if self.owner[out.inner] == fragment)
         whole = keep_empty and child is self.graph.iteration
-        return [Rounds(child.name, child.count, tuple(body), outputs, child.rate, child.first)] if body or whole else []
+        rounds = Rounds(child.name, child.count, tuple(body), outputs, child.rate, child.first, child.every)
+        return [rounds] if body or whole else []
 
     def wires_of(self, loop: Loop) -> list[Wire]:
         """What must be sent in one round of `loop`, at this level of the nest."""

@@ -144,7 +144,7 @@ def capacities(wires: Iterable[Wire]) -> Mapping[Wire, int]:
     shortest way back has values under way.
     """
     wires = list(dict.fromkeys(wires))
-    ways = _ways_back([wire for wire in wires if wire.loop == "iteration"])
+    ways = _ways_back([wire for wire in wires if wire.loop == "iteration" or not wire.carried])
     return {wire: _capacity(wire, ways) for wire in wires}
 
 
