@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from contextlib import ExitStack
 from typing import Any
 
@@ -9,12 +10,16 @@ import jax
 
 from motet.engine.conditions import conditions
 
+WHILE = ExitStack()
+atexit.register(WHILE.close)
+"""Stays open as long as the process."""
+
 
 def prepare() -> None:
     """What holds while `train` runs, for the whole of a test process. `tests/conftest.py` calls it before anything is
     computed."""
     SETTINGS.update({"before": dict(jax.config.values)})
-    ExitStack().enter_context(conditions())
+    WHILE.enter_context(conditions())
     SETTINGS.update({"while": dict(jax.config.values)})
 
 

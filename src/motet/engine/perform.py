@@ -72,7 +72,7 @@ class Performer:
     def _answer(self, request: Request) -> Answer:
         worker = self.worker
         if isinstance(request, Compute):
-            return self._program(request)(worker.variables, self.root, request.path)
+            return self.program(request)(worker.variables, self.root, request.path)
         if isinstance(request, Consult):
             return (yield from self._consult(request))
         if isinstance(request, Stack):
@@ -113,7 +113,7 @@ class Performer:
         self.ledger.waited(ENVIRONMENTS, time.perf_counter() - asked)
         return answer
 
-    def _program(self, request: Compute) -> Any:
+    def program(self, request: Compute) -> Any:
         """The program of a call. Calls that are alike, as the prefill's are, have one."""
         found = self.programs.get(id(request.call))
         if found is None:

@@ -123,18 +123,21 @@ class Ports:
     def newest(self, wire: Wire, path: Version, counted: bool) -> Variables:
         """Of the latest values of a link, what is newer than what is held. Wires in several loops bring the same
         variables, so all of them are looked at, wherever in the loops one is asked for."""
-        found: Variables = {}
+        brought: dict[str, tuple[int, Wire, Any]] = {}
         for other, channels in self.incoming.items():
             alike = (other.link, other.source, other.lag) == (wire.link, wire.source, wire.lag)
-            if not alike or not channels or not all(channel.has_message() for channel in channels):
+            if not alike or not all(channel.has_message() for channel in channels):
                 continue
             received = [(channel, channel.take()) for channel in channels]
             order = min(message.order for _, message in received)
-            news = [name for name in other.vars if order > self.held.get((name, other.source), 0)]
-            if news:
-                values = self.arrived(other, path, received, counted)
-                found |= {name: values[name] for name in news}
-                self.held |= {(name, other.source): order for name in news}
+            for name in other.vars:
+                if order > max(self.held.get((name, other.source), 0), brought.get(name, (0,))[0]):
+                    brought[name] = order, other, received
+        found: Variables = {}
+        for order, other, received in {id(each[2]): each for each in brought.values()}.values():
+            values = self.arrived(other, path, received, counted)
+            found |= {name: values[name] for name, (newest, _, _) in brought.items() if newest == order}
+        self.held |= {(name, wire.source): order for name, (order, _, _) in brought.items()}
         return found
 
 

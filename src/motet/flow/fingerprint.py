@@ -61,7 +61,7 @@ def _code(code: Any) -> Iterator[str]:
 
 
 def _is_key(value: Any) -> bool:
-    return isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+    return isinstance(value, jax.Array) and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
 def _plain(value: Any) -> str:
