@@ -165,7 +165,7 @@ class _Session:
             if self.display:
                 self.display.begin(self.graph, self.plan, self.steps)
             run = Run(self.graph, self.plan, self.seed, devices, meter, self.mode, limits=self.limits)
-            meter.use(run.columns.names)
+            meter.use(run.columns.names, run.columns.every)
             outcome = run(self.graph.iterations)
             meter.finish()
             return self._result(outcome, gather(self.graph, outcome, "learner"), meter, start)

@@ -38,6 +38,7 @@ class Loop:
     body: tuple[Any, ...]
     outputs: tuple[Output, ...]
     first: int
+    every: int = 1
 
 
 @dataclass
@@ -332,7 +333,8 @@ def compile_program(
             if isinstance(item, Rounds):
                 inner_after = after | evaluator.exposed(items[position + 1 :])
                 needed = inner_after | evaluator.exposed(item.body) | {o.inner for o in item.outputs}
-                out.append(Loop(item.name, item.count, blocks(item.body, needed), item.outputs, item.first))
+                inside = blocks(item.body, needed)
+                out.append(Loop(item.name, item.count, inside, item.outputs, item.first, item.every))
             else:
                 out.append(item)
         close(())

@@ -81,12 +81,19 @@ class Replica:
                 self.store.update(step(self.store, self.root, path))
 
     def _loop(self, loop: Loop, path: Version) -> Waits:
+        if loop.every > 1 and (path[-1] + 1) % loop.every:
+            self.store.update({out.name: self._zeros(out.name) for out in loop.outputs})
+            return
         rows: dict[str, list[tuple[Any, ...]]] = {out.name: [] for out in loop.outputs}
         for index in range(loop.first, loop.first + loop.count):
             yield from self._steps(loop.body, (*path, index), loop)
             for out in loop.outputs:
                 rows[out.name].append(self.store[out.inner])
         self.store.update(self._stack(loop, rows))
+
+    def _zeros(self, name: str) -> tuple[Any, ...]:
+        """What is left of a loop that did not run."""
+        return tuple(np.zeros(aval.shape, aval.dtype) for aval in self.wiring.graph.variables[name].avals)
 
     def _stack(self, loop: Loop, rows: Mapping[str, list[tuple[Any, ...]]]) -> Store:
         """What outlives a loop. Rows from the host become one array there, and cross to the device in one piece."""

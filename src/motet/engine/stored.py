@@ -54,6 +54,10 @@ class StoreStep:
         assert store is not None
         if call.what == "sample":
             return self._sample(store, root, path)
+        if call.what == "sweep":
+            swept = store.sweep(path[-1], call.size)
+            parts = (swept.items, swept.held)
+            return {name: tuple(jax.tree.leaves(part)) for name, part in zip(self.node.writes, parts, strict=True)}
         if call.what == "add":
             assert call.rebuild is not None
             store.add(call.rebuild({name: self._read(values, name) for name in self.node.reads[1:]})[0])

@@ -105,7 +105,7 @@ class HostCall:
 class ReplayCall:
     """What a node asks of a replay that lies outside of XLA."""
 
-    what: Literal["open", "add", "sample", "update"]
+    what: Literal["open", "add", "sample", "sweep", "update"]
     replay: Any
     """The replay's options (see motet.replay)."""
     example: Any
@@ -113,7 +113,7 @@ class ReplayCall:
     rebuild: Callable[[dict[str, Any]], Any] | None = None
     """From the values read, by name, to one addition."""
     size: int = 0
-    """Items of a batch, drawn from so many `blocks` of environments."""
+    """Items of a batch, drawn from so many `blocks` of environments; of a sweep, the steps of a batch."""
     blocks: int = 1
 
 

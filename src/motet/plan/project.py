@@ -12,6 +12,9 @@ A child loop reads what it reads before writing, and writes what it writes, so t
 level. The outermost loop has no last round as far as its programs know; there a lag of k lets the reader keep the
 value it had at the start for k rounds more, so k + 1 messages are in flight between two rounds.
 
+A loop that runs in some iterations alone leaves what it writes as it is in all others. Its writer sends behind it in
+every iteration, and nobody else is taken to hold what was sent inside.
+
 A loop inside the iteration may lag too, where a value goes back to a fragment that reads it in that loop alone, as
 new priorities go back to the replay. Its rounds then count on from iteration to iteration (`through`), so that the
 reader is k rounds behind everywhere. Whoever may run k rounds ahead of its reader, as a replay does that draws before
@@ -69,6 +72,7 @@ class Rounds:
     outputs: tuple[Output, ...] = ()
     rate: str = "update"
     first: int = 0
+    every: int = 1
 
 
 Step = Node | Rounds | Send | Recv
@@ -132,7 +136,9 @@ class Cast:
         body = self.steps(child, fragment)
         outputs = tuple(out for out in child.outputs if self.owner[out.inner] == fragment)
         whole = keep_empty and child is self.graph.iteration
-        return [Rounds(child.name, child.count, tuple(body), outputs, child.rate, child.first)] if body or whole else []
+        if not body and not whole:
+            return []
+        return [Rounds(child.name, child.count, tuple(body), outputs, child.rate, child.first, child.every)]
 
     def wires_of(self, loop: Loop) -> list[Wire]:
         """What must be sent in one round of `loop`, at this level of the nest."""
@@ -167,7 +173,7 @@ class Cast:
     def _lateness(self, loop: Loop, source: str, target: str, var: str) -> int:
         """How many rounds late `target` reads `var` in a loop inside the iteration: by the value's own link, or by
         the one that it answers."""
-        if not self.graph.variables[var].late or loop not in self.graph.iteration.body:
+        if not self.graph.variables[var].late or loop not in self.graph.iteration.body or loop.every > 1:
             return 0
         lags = [self.plan.links.get(self.graph.variables[var].link, NO_LINK).lag, *self._ahead(loop, source, target)]
         return max(lag for lag in lags if isinstance(lag, int))
@@ -224,8 +230,9 @@ class Cast:
         return goes_round and last_write and self._sees(loop.body[: position + 1], fragment, var)
 
     def _holds(self, fragment: str, var: str, item: Item) -> bool:
-        """Whether, after `item`, `fragment` was already sent the last value of `var` inside it."""
-        if isinstance(item, Node) or var in {out.name for out in item.outputs}:
+        """Whether, after `item`, `fragment` was already sent the last value of `var` inside it. Not if it may not run:
+        then there is another value behind it, the one from before."""
+        if isinstance(item, Node) or item.every > 1 or var in {out.name for out in item.outputs}:
             return False
         position = max(place for place, child in enumerate(item.body) if var in written(child))
         return self._forward(item, position, fragment, var) or self._holds(fragment, var, item.body[position])

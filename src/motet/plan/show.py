@@ -9,7 +9,7 @@ from motet.flow.describe import extent, grouped, table, title
 from motet.flow.graph import Graph, Node
 from motet.plan.plan import Fragment, Plan
 from motet.plan.project import Program, Recv, Rounds, Send, Step, project
-from motet.plan.traffic import traffic
+from motet.plan.traffic import period, traffic
 
 WIDTH = 80
 
@@ -80,12 +80,13 @@ def _verb(step: Send | Recv) -> str:
 def _links(graph: Graph, plan: Plan, programs: dict[str, Program]) -> list[str]:
     rows = [
         (row.link, row.source, row.target, row.rate, f"{row.messages:,}", f"{row.bytes:,}", row.lag)
-        for row in traffic(graph, plan, programs)
+        for row in traffic(graph, plan, programs, period(graph))
     ]
     if not rows:
         return ["Nothing is cut: no link carries anything."]
     header = ("link", "from", "to", "rate", "messages", "bytes", "lag")
-    return [*table(header, rows, "<<<<>>>"), "(messages and bytes are for one iteration)"]
+    each = "one iteration" if period(graph) == 1 else f"{period(graph)} iterations"
+    return [*table(header, rows, "<<<<>>>"), f"(messages and bytes are for {each})"]
 
 
 def node_table(graph: Graph, plan: Plan) -> dict[str, list[Node]]:
