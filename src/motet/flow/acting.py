@@ -52,6 +52,7 @@ class Acting:
             writes = ["decision.action", "decision.observation"]
             writes += ["decision.extras"] if extras else []
             writes += ["decision.first", "memory"] if recurrent else []
+            writes += ["decision.last"] if "action" in wanted else []
             decide = Deciding(self.algorithm, act, tuple(reads), "index" in wanted, extras, self.env.action_space)
             record.node("act", "act", decide, list(reads.values()), writes)
             self._step_environments()
@@ -125,7 +126,7 @@ class Acting:
         if "reward" in wanted:
             self.record.start("reward", reward, ["step.reward"], "env")
         if "action" in wanted:
-            self.record.start("action", actions, ["decision.action"], "act")
+            self.record.start("action", actions, ["decision.last"], "act")
 
     def _check_act(self, act: Callable[..., Decision], wanted: Sequence[str]) -> Decision:
         """Trace `act` on one environment and compare what it returns with the environment's action space."""
@@ -158,8 +159,9 @@ _EPISODE_REPORTS = {
 }
 
 
-_BESIDES = {"reward": "step.reward", "action": "decision.action"}
-"""Which variables hold what an `act` asks for besides, from the step before."""
+_BESIDES = {"reward": "step.reward", "action": "decision.last"}
+"""Which variables hold what an `act` asks for besides, from the step before. Actions have one that is a state: what is
+gathered into a rollout is not."""
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,7 @@ class Deciding:
         decision = jax.vmap(partial(self.act, policy))(memory, observation, here.env_keys(), **now)
         optional = [decision.extras] if self.extras else []
         optional += [first, decision.memory] if recurrent else []
+        optional += [decision.action] if "action" in now else []
         return (decision.action, observation, *optional)
 
 

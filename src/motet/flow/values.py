@@ -32,8 +32,8 @@ class Value:
 
     def __iter__(self) -> Iterator[Any]:
         raise TypeError(
-            f"cannot unpack the handle {self.name!r}, which is on one value: a method that returns a tuple gives as many "
-            "handles, and parts of a value are asked for by name or number"
+            f"cannot unpack the handle {self.name!r}, which is on one value: a method that returns a tuple gives as "
+            "many handles, and parts of a value are asked for by name or number"
         )
 
 
