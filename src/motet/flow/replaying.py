@@ -101,9 +101,9 @@ class Replaying:
 
         rounds = math.ceil(into.rows(self.example, record.num_envs) / steps)
         with record.loop(record.name("sweep"), rounds, "update"):
-            link = record.name("swept")
+            batch = f"sample.{record.name('swept')}"  # on the link of all that a replay gives
             call = ReplayCall("sweep", into, self.example, size=steps)
-            writes = [f"{link}.items", f"{link}.held"]
+            writes = [f"{batch}.items", f"{batch}.held"]
             record.node(record.name("read"), "sample", read, ["replay"], writes, draws=False, replay=call)
             yield Swept(*map(record.value, writes))
 
