@@ -159,10 +159,8 @@ def learner(graph: Graph, outcome: Outcome) -> list[np.ndarray]:
 
 def assert_traffic(graph: Graph, plan: Plan, outcome: Outcome, iterations: int = ITERATIONS) -> None:
     """What went over the links is what the static table says."""
-    table = traffic(graph, plan, project(graph, plan))
-    predicted = {
-        (row.link, row.source, row.target): (row.messages * iterations, row.bytes * iterations) for row in table
-    }
+    table = traffic(graph, plan, project(graph, plan), iterations)
+    predicted = {(row.link, row.source, row.target): (row.messages, row.bytes) for row in table}
     measured = {(row.link, row.source, row.target): (row.messages, row.bytes) for row in outcome.links}
     assert measured == predicted
     assert bool(predicted) == (len(plan.fragments) > 1)

@@ -112,7 +112,11 @@ class Lowering:
             return body(carry, (number, keys_of(number)))
 
         first = {name: values[name] if name in values else self._blank(name) for name in carried}
-        if loop.count == 1:
+        if loop.every > 1:
+            due = (jnp.asarray(index, jnp.int32) + 1) % loop.every == 0
+            last, row = _at_most_once(due, round_, first)
+            rows = jax.tree.map(lambda leaf: leaf[None], row)
+        elif loop.count == 1:
             large = sum(leaf.nbytes for leaf in jax.tree.leaves(first)) >= LARGE
             last, row = _once(round_, first, part) if large else round_(first, np.uint32(0))
             rows = jax.tree.map(lambda leaf: leaf[None], row)
@@ -154,10 +158,15 @@ def fold(keys: jax.Array, data: Any) -> jax.Array:
 def _once(round_: Callable[[Variables, Any], Any], first: Variables, part: Any) -> tuple[Variables, Any]:
     """`round_` number 0 as a loop, of which XLA knows neither that it has one round nor which: else it dissolves the
     loop into what is around it, and then a write into a large state, such as a replay, becomes a copy of the whole."""
+    return _at_most_once(jnp.asarray(part, jnp.int32) != -1, round_, first)  # no piece has that number
+
+
+def _at_most_once(due: Any, round_: Callable[[Variables, Any], Any], first: Variables) -> tuple[Variables, Any]:
+    """`round_` number 0 if it is due; else what was there before, and zeros. A loop, where a state is changed in its
+    place, and not a condition, which XLA may copy it for."""
     zero = jnp.zeros((), jnp.int32)
     blank = jax.tree.map(lambda aval: jnp.zeros(aval.shape, aval.dtype), jax.eval_shape(round_, first, zero)[1])
-    end = jnp.where(jnp.asarray(part, jnp.int32) == -1, 0, 1)  # no piece has that number
-    return jax.lax.fori_loop(zero, end, lambda number, carry: round_(carry[0], number), (first, blank))
+    return jax.lax.fori_loop(zero, jnp.where(due, 1, 0), lambda number, carry: round_(carry[0], number), (first, blank))
 
 
 def _stack(keys: Mapping[str, jax.Array], names: Sequence[str]) -> jax.Array:

@@ -19,12 +19,15 @@ class Columns:
         self.graph = graph
         self.names: list[str] = []
         self.nodes: list[str] = []
+        self.every: list[int] = []
+        """Each column means something in iterations n - 1, 2n - 1, ... alone; elsewhere it is 0."""
         self.of: dict[str, range] = {}
         for report in graph.reports:
             names = _names(graph, report)
             self.of[report.var] = range(len(self.names), len(self.names) + len(names))
             self.names += names
             self.nodes += [report.node] * len(names)
+            self.every += [report.every] * len(names)
 
 
 def _names(graph: Graph, report: Report) -> list[str]:

@@ -125,7 +125,8 @@ class Loop:
     first: int = 0
     """The number of the first round. The prefill counts from elsewhere, and so draws other random numbers."""
     every: int = 1
-    """Its rounds are run in every so-many-th iteration only: in number `every` - 1, 2 `every` - 1, ..."""
+    """It runs in iterations n - 1, 2n - 1, ... alone; then it has one round. In all others it leaves every state as it
+    is, and its outputs are zero."""
 
 
 Item = Node | Loop
@@ -147,6 +148,8 @@ class Report:
     var: str
     how: Literal["sum", "mean"]
     node: str
+    every: int = 1
+    """It means something in iterations n - 1, 2n - 1, ... alone."""
 
 
 @dataclass(frozen=True)
@@ -236,17 +239,22 @@ def written(item: Item) -> frozenset[str]:
 
 
 def exposed(items: tuple[Item, ...]) -> frozenset[str]:
-    """The variables that `items`, run in order, read before any of them has written them."""
+    """The variables that `items`, run in order, read before any of them has written them.
+
+    What a loop writes that may not run, as it does not in every iteration, is not taken for written.
+    """
     reads: set[str] = set()
     done: set[str] = set()
     for item in items:
         reads |= (frozenset(item.reads) if isinstance(item, Node) else exposed(item.body)) - done
-        done |= written(item)
+        if isinstance(item, Node) or item.every == 1:
+            done |= written(item)
     return frozenset(reads)
 
 
 def find_edges(root: Loop) -> list[Edge]:
-    """Match every read with the write it sees: the last one before it, or else the last one of the round before."""
+    """Match every read with the write it sees: the last one before it, or else the last one of the round before. Behind
+    a loop that may not run there are two."""
     paths = {item.name: path for item, path in walk(root) if isinstance(item, Node)}
     order = {name: position for position, name in enumerate(paths)}
     edges: dict[Edge, None] = {}
@@ -256,18 +264,21 @@ def find_edges(root: Loop) -> list[Edge]:
         common = [a for a, b in zip(paths[producer], paths[consumer], strict=False) if a is b]
         return common[-1].rate
 
-    def visit(loop: Loop, last: dict[str, str]) -> dict[str, str]:
+    def visit(loop: Loop, last: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         for _ in range(2):  # the second round sees what the first one carries over
             for item in loop.body:
                 if isinstance(item, Loop):
                     inner = visit(item, dict(last))
-                    last = {**last, **inner, **{out.name: inner[out.inner] for out in item.outputs}}
+                    inner |= {out.name: inner[out.inner] for out in item.outputs}
+                    if item.every > 1:
+                        inner = {var: tuple(dict.fromkeys((*last.get(var, ()), *inner[var]))) for var in inner}
+                    last = {**last, **inner}
                     continue
                 for var in (var for var in item.reads if var in last):
-                    producer = last[var]
-                    carried = order[producer] >= order[item.name]
-                    edges[Edge(producer, item.name, var, rate(producer, item.name), carried)] = None
-                last = {**last, **dict.fromkeys(item.writes, item.name)}
+                    for producer in last[var]:
+                        carried = order[producer] >= order[item.name]
+                        edges[Edge(producer, item.name, var, rate(producer, item.name), carried)] = None
+                last = {**last, **dict.fromkeys(item.writes, (item.name,))}
         return last
 
     visit(root, {})

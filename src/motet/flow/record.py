@@ -17,8 +17,26 @@ import jax.numpy as jnp
 
 from motet.errors import BadAlgorithm
 from motet.flow.batch import SHARDS, scope
-from motet.flow.graph import REDUCE, WHOLE, Cut, How, Item, Kind, Loop, Node, Output, Rate, Var, View, resize, uses_key
+from motet.flow.graph import (
+    REDUCE,
+    WHOLE,
+    Cut,
+    How,
+    Item,
+    Kind,
+    Loop,
+    Node,
+    Output,
+    Rate,
+    Report,
+    Var,
+    View,
+    resize,
+    uses_key,
+    written,
+)
 from motet.flow.host import HostCall
+from motet.flow.parts import Parts, site_of
 from motet.flow.replay_call import ReplayCall
 from motet.flow.values import Value, difference, show, strict, strict_aval
 
@@ -81,9 +99,10 @@ class OpenLoop:
     name: str
     count: int
     rate: Rate
+    every: int = 1
     items: list[Item] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
-    reported: list[tuple[str, str]] = field(default_factory=list)  # (variable, node)
+    reported: list[Report] = field(default_factory=list)
 
 
 class Recorder:
@@ -98,6 +117,11 @@ class Recorder:
         self.stack = [OpenLoop("iteration", 1, "iteration")]
         self.divisors: list[tuple[str, int]] = [("the environments", num_envs)]
         self.names: set[str] = set()
+        self.parts = Parts(self)
+
+    def value(self, name: str) -> Value:
+        """A handle on a variable."""
+        return self.parts.handle(name)
 
     def name(self, wanted: str) -> str:
         """`wanted`, or with a number behind it if that is taken."""
@@ -114,17 +138,20 @@ class Recorder:
         return var.unpack(var.avals)
 
     @contextmanager
-    def loop(self, name: str, count: int, rate: Rate) -> Iterator[OpenLoop]:
-        """Record what follows as `count` rounds of a loop."""
+    def loop(self, name: str, count: int, rate: Rate, every: int = 1) -> Iterator[OpenLoop]:
+        """Record what follows as `count` rounds of a loop, in `every` so-manieth iteration."""
         if count < 1:
             raise BadAlgorithm(f"The loop {name!r} has {count} rounds; it needs at least 1.")
-        self.stack.append(OpenLoop(name, count, rate))
+        self.stack.append(OpenLoop(name, count, rate, every))
         yield self.stack[-1]
         done = self.stack.pop()
-        for var, node in done.reported:
+        for report in done.reported:
             # A metric climbs out of its loop as a mean; each loop on the way adds its name.
-            self.stack[-1].reported.append((self.output(done, f"{var}/{done.name}", var, "mean").name, node))
-        self.stack[-1].items.append(Loop(done.name, done.count, tuple(done.items), tuple(done.outputs), rate))
+            outside = self.output(done, f"{report.var}/{done.name}", report.var, "mean").name
+            self.stack[-1].reported.append(replace(report, var=outside, every=report.every * every))
+        self.stack[-1].items.append(
+            Loop(done.name, done.count, tuple(done.items), tuple(done.outputs), rate, every=every)
+        )
 
     def output(self, loop: OpenLoop, name: str, inner: str, how: How = "stack") -> Value:
         """Let every round's `inner` outlive `loop`."""
@@ -136,7 +163,7 @@ class Recorder:
         outer = self.stack[self.stack.index(loop) - 1] if loop in self.stack else self.stack[-1]
         self.variables[name] = Var(name, var.treedef, avals, axes, var.mean, outer.name)
         loop.outputs.append(Output(name, inner, how))
-        return Value(name)
+        return self.value(name)
 
     def start(
         self,
@@ -174,6 +201,14 @@ class Recorder:
         self.stack[-1].items.append(node)
         return node
 
+    def behind(self, var: str, name: str, run: Function) -> None:
+        """Record a node that reads `var` alone and writes `name`: right behind what makes `var`, and where that is."""
+        self._check_scope(name, (var,))
+        items, place = next(
+            (loop.items, place) for loop in self.stack for place, item in enumerate(loop.items) if var in written(item)
+        )
+        items.insert(place + 1, self._make(name, "call", run, (var,), (name,), site_of(items[place], var)))
+
     def rows(self, reads: Sequence[str]) -> Callable[[Sequence[Any]], int] | None:
         """How to count the rows of a batch on the values of `reads`: on the first leaf that has the environments on
         its first dimension. None: there is no such leaf."""
@@ -194,8 +229,8 @@ class Recorder:
     def sequence_axes(self, handle: str) -> tuple[int, ...]:
         """Where the environments are in each leaf: behind the time, or in front where there is no time."""
         var = self.variables[handle]
-        for axis in var.axes:
-            if axis not in (0, 1):
+        for aval, axis in zip(var.avals, var.axes, strict=True):
+            if axis not in (0, 1) or aval.shape[axis] != self.num_envs:
                 raise BadAlgorithm(
                     f"{handle!r} must hold [T, B, ...] or [B, ...] values to be cut into sequences; it is "
                     f"{show(self.shape(handle))}, with the environments on dimension {axis}."

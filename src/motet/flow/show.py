@@ -137,7 +137,9 @@ def to_json(graph: Graph) -> str:
         "loops": _json_item(graph.root),
         "variables": {name: _json_var(var) for name, var in graph.variables.items()},
         "views": {view.name: view.of for view in graph.views.values()},
-        "reports": [{"variable": each.var, "how": each.how, "node": each.node} for each in graph.reports],
+        "reports": [
+            {"variable": each.var, "how": each.how, "node": each.node, "every": each.every} for each in graph.reports
+        ],
         "edges": [_json_edge(graph, edge) for edge in graph.edges()],
     }
     return json.dumps(data, indent=2) + "\n"
@@ -156,6 +158,7 @@ def _json_item(item: Item) -> dict[str, Any]:
     return {
         "loop": item.name,
         "count": item.count,
+        "every": item.every,
         "first": item.first,
         "rate": item.rate,
         "outputs": [{"name": out.name, "inner": out.inner, "how": out.how} for out in item.outputs],

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -14,9 +14,27 @@ from motet.errors import BadAlgorithm
 
 @dataclass(frozen=True)
 class Value:
-    """A handle on a variable."""
+    """A handle on a variable. `handle.field`, `handle["key"]` and `handle[0]` are handles on its parts."""
 
     name: str
+    pick: Callable[[Value, Any], Any] | None = field(default=None, repr=False, compare=False)
+    """(handle, attribute or key) -> the handle on that part."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or self.pick is None:  # what Python and JAX ask of any object
+            raise AttributeError(f"a handle has no attribute {name!r}")
+        return self.pick(self, name)
+
+    def __getitem__(self, key: Any) -> Any:
+        if self.pick is None:
+            raise TypeError(f"the handle {self.name!r} has no parts")
+        return self.pick(self, key)
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError(
+            f"cannot unpack the handle {self.name!r}, which is on one value: a method that returns a tuple gives as "
+            "many handles, and parts of a value are asked for by name or number"
+        )
 
 
 @jax.tree_util.register_dataclass
@@ -80,6 +98,16 @@ class Drawn:
     priorities; () where there are none."""
     weight: Any = ()
     """[N] the importance weights, at most 1; () where all are as likely."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Swept:
+    """Consecutive steps of every environment, as a replay holds them."""
+
+    items: Any  # [T, B, ...]
+    held: Any
+    """bool [T, B]: which of them the replay holds; the others mean nothing."""
 
 
 @dataclass(frozen=True)
