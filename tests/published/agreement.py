@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from motet.engine.local import Outcome, gather
+from motet.engine.run import Outcome, gather
 
 import motet
 from motet.flow.algorithm import Algorithm
