@@ -32,6 +32,7 @@ from motet.flow.graph import WHOLE, Cut, Graph, Item, Loop, Node, Report, walk
 from motet.flow.host import HostCall, HostEnvironment
 from motet.flow.record import ADDRESS, Here, Recorder
 from motet.flow.replaying import Replaying
+from motet.flow.reporting import named
 from motet.flow.values import Drawn, Rollout, Value, show, split, strict_aval
 
 PREFILL = 2**31
@@ -166,8 +167,9 @@ class Flow:
     def call(self, method: Callable[..., Any], *values: Any) -> Any:
         """Run `method(weights, *values[, key][, keys])` -> handles of what it returns, one for each element of a tuple.
 
-        What it returns without an environment axis is taken to be a mean over the batch. A parameter `key` gets one
-        key for the whole batch; `keys` gets one for each row of it, [N], the same however the batch is cut.
+        What it returns without an environment axis is one result over the batch: how pieces of it combine is found in
+        its program, and what no combination gives needs the batch in one piece. A parameter `key` gets one key for
+        the whole batch; `keys` gets one for each row of it, [N], the same however the batch is cut.
         """
         name = self._record.name(_label(method))
         handles, arguments = split(values)
@@ -185,7 +187,7 @@ class Flow:
         def run(here: Here, *read: Any) -> tuple[Any, ...]:
             table = dict(zip(reads, read, strict=True))
             random = {"key": here.key} if "key" in wanted else {}
-            random |= {"keys": here.row_keys(count_rows(read))} if count_rows else {}
+            random |= {"keys": here.row_keys(*count_rows(read))} if count_rows else {}
             result = method(table[weights], *arguments(table), **random)
             return result if type(result) is tuple else (result,)
 
@@ -262,7 +264,8 @@ class Flow:
             yield
 
     def apply(self, method: Callable[..., Any], *values: Any) -> None:
-        """Run `method(state, *values) -> state`: the learner state changes."""
+        """Run `method(state, *values) -> state`: the learner state changes. What it reads with an environment axis
+        may change the state by `motet.batch_mean` and the like alone, or else needs the batch in one piece."""
         handles, arguments = split(values)
         reads = tuple(dict.fromkeys(["learner", *handles]))
 
@@ -332,9 +335,13 @@ class Flow:
             variables=record.variables,
             views=record.views,
             root=_complete(root, learner, tuple(record.views)),
-            reports=(
-                *(Report(name, "sum", "env") for name in self._sums()),
-                *(Report(name, "mean", node) for name, node in iteration.reported),
+            reports=named(
+                record.title,
+                record.variables,
+                [
+                    *(Report(name, "sum", "env") for name in self._sums()),
+                    *(Report(name, "mean", node) for name, node in iteration.reported),
+                ],
             ),
             divisors=tuple(dict.fromkeys(record.divisors)),
             cuts=record.cuts,
