@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from motet.engine.run import gather
 
 import motet
+from motet.engine.run import gather
 from motet.envs.gymnasium import Gymnasium
 from motet.runs.policy import Policy
 from tests.flow.probe import Learner, Probe

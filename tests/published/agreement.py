@@ -8,9 +8,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from motet.engine.run import Outcome, gather
 
 import motet
+from motet.engine.run import Outcome, gather
 from motet.flow.algorithm import Algorithm
 from motet.flow.graph import Graph
 from motet.flow.trace import trace

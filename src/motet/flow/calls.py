@@ -39,7 +39,7 @@ class Calling:
         def run(here: Here, *read: Any) -> tuple[Any, ...]:
             table = dict(zip(reads, read, strict=True))
             random = {"key": here.key} if "key" in wanted else {}
-            random |= {"keys": here.row_keys(count_rows(read))} if count_rows else {}
+            random |= {"keys": here.row_keys(*count_rows(read))} if count_rows else {}
             result = method(table[weights], *arguments(table), **random)
             return result if type(result) is tuple else (result,)
 
@@ -50,7 +50,7 @@ class Calling:
         results = [self.record.value(write) for write in node.writes]
         return tuple(results) if len(results) > 1 else results[0]
 
-    def _count_rows(self, name: str, reads: Sequence[str]) -> Callable[[Sequence[Any]], int]:
+    def _count_rows(self, name: str, reads: Sequence[str]) -> Callable[[Sequence[Any]], tuple[int, int]]:
         count_rows = self.record.rows(reads)
         if count_rows is None:
             raise BadAlgorithm(

@@ -17,6 +17,7 @@ from motet.flow.calls import Calling
 from motet.flow.graph import Cut, Graph, Loop, Report, Roles
 from motet.flow.record import Recorder
 from motet.flow.replaying import STATE, Replaying
+from motet.flow.reporting import named
 from motet.flow.states import States
 from motet.flow.values import Drawn, Rollout, Swept, Value, show
 
@@ -176,7 +177,11 @@ class Flow:
             variables=record.variables,
             views=record.views,
             root=complete(root, sites, tuple(record.views)),
-            reports=(*(Report(name, "sum", "env") for name in self._acting.sums()), *iteration.reported),
+            reports=named(
+                record.title,
+                record.variables,
+                [*(Report(name, "sum", "env") for name in self._acting.sums()), *iteration.reported],
+            ),
             divisors=tuple(dict.fromkeys(record.divisors)),
             cuts=record.cuts,
             roles=Roles("learner", STATE if self._replaying.replay is not None else ""),

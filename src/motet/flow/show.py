@@ -138,7 +138,8 @@ def to_json(graph: Graph) -> str:
         "variables": {name: _json_var(var) for name, var in graph.variables.items()},
         "views": {view.name: view.of for view in graph.views.values()},
         "reports": [
-            {"variable": each.var, "how": each.how, "node": each.node, "every": each.every} for each in graph.reports
+            {"variable": each.var, "how": each.how, "node": each.node, "names": each.names, "every": each.every}
+            for each in graph.reports
         ],
         "edges": [_json_edge(graph, edge) for edge in graph.edges()],
     }
@@ -154,6 +155,7 @@ def _json_item(item: Item) -> dict[str, Any]:
             "reads": list(item.reads),
             "writes": list(item.writes),
             "statistic": item.statistic,
+            "whole": list(item.whole),
         }
     return {
         "loop": item.name,
@@ -175,10 +177,11 @@ def _json_var(var: Var) -> dict[str, Any]:
             "shape": list(aval.shape),
             "env_axis": axis,
             "time_axis": axis - 1 if axis else None,
+            "combine": how,
         }
-        for (path, aval), axis in zip(paths, var.axes, strict=True)
+        for (path, aval), axis, how in zip(paths, var.axes, var.combine, strict=True)
     ]
-    return {"link": var.link, "bytes": var.nbytes(), "mean": var.mean, "loop": var.loop, "leaves": leaves}
+    return {"link": var.link, "bytes": var.nbytes(), "loop": var.loop, "leaves": leaves}
 
 
 def _json_edge(graph: Graph, edge: Edge) -> dict[str, Any]:
