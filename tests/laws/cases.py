@@ -24,6 +24,7 @@ from motet.plan.check import check
 from motet.plan.plan import Plan
 from motet.plan.project import project
 from motet.plan.traffic import traffic
+from tests.laws.demand import bytes_of_an_iteration
 
 REPLAY: dict[str, Any] = {
     "num_envs": 8, "train_frequency": 2, "gradient_steps": 3, "batch_size": 16, "buffer_size": 256,
@@ -171,12 +172,14 @@ def carried(outcome: Outcome) -> dict[tuple[str, str, str], tuple[int, int]]:
 
 
 def assert_traffic(graph: Graph, plan: Plan, outcome: Outcome, iterations: int = ITERATIONS) -> None:
-    """What went over the links is what the static table says."""
+    """What went over the links is what the static table says, and what whoever reads a value must be sent."""
     table = traffic(graph, plan, project(graph, plan))
     predicted = {
         (row.link, row.source, row.target): (row.messages * iterations, row.bytes * iterations) for row in table
     }
     assert carried(outcome) == predicted
+    measured = {way: sent for way, (_, sent) in carried(outcome).items() if sent}
+    assert measured == {way: each * iterations for way, each in bytes_of_an_iteration(graph, plan).items()}
     assert bool(predicted) == (len(plan.fragments) > 1)
 
 
