@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -48,9 +49,11 @@ def run(capsys):
 
 def test_help_is_quick_and_imports_nothing_heavy():
     def seconds():
-        start = time.perf_counter()
+        """Of work: waiting for a core that others use does not count."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([*MOTET, "--help"], check=True, capture_output=True)
-        return time.perf_counter() - start
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     assert min(seconds() for _ in range(3)) < 0.5
     code = "import sys; from motet.cli import main; main(['--help']); print(*sys.modules)"

@@ -13,8 +13,7 @@ from motet.algorithms.descent import Learner
 from motet.algorithms.normalize import Moments, Statistics, measure, merge, normalise, nothing_seen
 from motet.algorithms.observations import View
 from motet.algorithms.ppo import Scaled
-from motet.engine.run import gather
-from tests.laws.cases import ALGORITHMS, assert_close, learner, run, traced
+from tests.laws.cases import ALGORITHMS, assert_close, learner, run, state, traced
 from tests.sharing import sharing
 
 SCALED = ALGORITHMS["ppo-scaled"]
@@ -119,8 +118,8 @@ def test_statistics_that_no_collective_spans_are_refused() -> None:
 def test_statistics_are_those_of_every_step_of_the_run() -> None:
     """The rewards of CartPole are 1 and its episodes start around 0; counts tell that no step is missing."""
     graph = traced(SCALED, motet.anakin(), iterations=3)
-    state = gather(graph, run(graph, motet.anakin(), iterations=3)[0], "learner")
-    observed, rewarded = state.statistics.observation, state.statistics.reward
+    last = state(graph, run(graph, motet.anakin(), iterations=3)[0], "learner")
+    observed, rewarded = last.statistics.observation, last.statistics.reward
     assert float(observed.count) == float(rewarded.count) == 3 * 8 * 8
     assert observed.mean.shape == observed.m2.shape == (4,)
     assert (observed.m2 > 0).all()

@@ -25,7 +25,8 @@ from motet.flow.trace import trace
 from motet.plan.check import check
 from motet.plan.plan import Plan
 from motet.plan.project import project
-from motet.plan.traffic import traffic
+from motet.plan.traffic import period, traffic
+from tests.laws.demand import bytes_of_an_iteration
 
 REPLAY: dict[str, Any] = {
     "num_envs": 8, "train_frequency": 2, "gradient_steps": 3, "batch_size": 16, "buffer_size": 256,
@@ -153,16 +154,33 @@ def pair(name: str, plan: str) -> tuple[Graph, Outcome, Silent]:
     return (graph, *run(graph, PLANS[plan]))
 
 
+def state(graph: Graph, outcome: Outcome, name: str) -> Any:
+    """A variable's last value, with all environments in one piece."""
+    return gather(graph, outcome, name)
+
+
 def learner(graph: Graph, outcome: Outcome) -> list[np.ndarray]:
-    return jax.tree.leaves(gather(graph, outcome, "learner"))
+    return jax.tree.leaves(state(graph, outcome, "learner"))
+
+
+def lags(outcome: Outcome) -> dict[str, dict[int, int]]:
+    """Link -> how many values were that many rounds old when they were read."""
+    return {row.link: dict(row.lags) for row in outcome.links}
+
+
+def carried(outcome: Outcome) -> dict[tuple[str, str, str], tuple[int, int]]:
+    """(link, source, target) -> the messages and bytes that went there in the whole run."""
+    return {(row.link, row.source, row.target): (row.messages, row.bytes) for row in outcome.links}
 
 
 def assert_traffic(graph: Graph, plan: Plan, outcome: Outcome, iterations: int = ITERATIONS) -> None:
-    """What went over the links is what the static table says."""
+    """What went over the links is what the static table says, and what whoever reads a value must be sent."""
     table = traffic(graph, plan, project(graph, plan), iterations)
     predicted = {(row.link, row.source, row.target): (row.messages, row.bytes) for row in table}
-    measured = {(row.link, row.source, row.target): (row.messages, row.bytes) for row in outcome.links}
-    assert measured == predicted
+    assert carried(outcome) == predicted
+    if period(graph) == 1:
+        measured = {way: sent for way, (_, sent) in carried(outcome).items() if sent}
+        assert measured == {way: each * iterations for way, each in bytes_of_an_iteration(graph, plan).items()}
     assert bool(predicted) == (len(plan.fragments) > 1)
 
 
@@ -170,6 +188,14 @@ def assert_close(a: Any, b: Any) -> None:
     """Equal up to the order of additions."""
     for left, right in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-9 if DOUBLE else 2e-4, atol=1e-11 if DOUBLE else 2e-5)
+
+
+def assert_differ(a: Any, b: Any) -> None:
+    """Different by far more than the order of additions: by a hundred times of what `assert_close` forgives."""
+    pairs = list(zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+    rtol, atol = (1e-7, 1e-9) if DOUBLE else (2e-2, 2e-3)
+    apart = [float(np.max(np.abs(x - y) / (atol + rtol * np.abs(y)))) for x, y in pairs if np.size(x)]
+    assert max(apart) > 1, f"the largest difference is {max(apart):.3g} of what counts as one"
 
 
 def assert_identical(a: Any, b: Any) -> None:

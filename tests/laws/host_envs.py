@@ -11,35 +11,41 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+NAMES, LIMIT = 256, 3
+
 
 class Numbered(gymnasium.Env[np.ndarray, np.int64]):
-    """Each step pays a reward that no other step pays: its number, plus a random identity. Episodes take 3 steps."""
+    """Each step of each episode has a number: that of the episode's name, and how many steps were before it. It is
+    the observation before the step, and the reward."""
 
     observation_space = gymnasium.spaces.Box(0, 1e9, (1,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
 
-    def __init__(self, limit: int = 3):
+    def __init__(self, limit: int = LIMIT):
         self.limit = limit
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
-        self.identity, self.count = self.np_random.uniform(), 0
+        self.name, self.count = int(self.np_random.integers(NAMES)), 0
         return self._observation(), {}
 
     def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
-        reward = float(self.identity + self.count)
+        reward = float(self._number())
         self.count += 1
         return self._observation(), reward, False, self.count >= self.limit, {}
 
     def _observation(self) -> np.ndarray:
-        return np.asarray([self.identity + self.count], np.float32)
+        return np.asarray([self._number()], np.float32)
+
+    def _number(self) -> int:
+        return self.name * LIMIT + self.count
 
 
 class Slow(Numbered):
     """Takes its time, and not always the same."""
 
     def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
-        time.sleep(0.001 + 0.004 * float(self.identity))
+        time.sleep(0.001 + 0.004 * self.name / NAMES)
         return super().step(action)
 
 

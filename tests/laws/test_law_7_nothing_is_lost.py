@@ -1,5 +1,6 @@
 """Each environment step is learned from exactly as often as the loop says."""
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,69 +10,59 @@ import numpy as np
 import pytest
 
 import motet
-from motet.engine.run import gather
-from tests.laws.cases import run, traced
+from tests.laws.cases import run, state, traced
+from tests.laws.references.worlds import World, address, advance, begin
+from tests.laws.tally import ENVS, EPOCHS, LIMIT, NAMES, ROUNDS, STEPS, Tally
 
-STEPS, ENVS, EPOCHS, ROUNDS = 4, 8, 3, 5
+SEED = 1
 
 
 @dataclass(frozen=True)
 class Numbered(motet.Environment):
-    """Each step of each environment pays a reward that no other step pays: its number, plus a random identity."""
+    """Each step of each episode has a number: that of the episode's name, and how many steps were before it. It is
+    the observation of the step, and the reward."""
 
     observation_space: motet.Box = motet.Box(0, 1e9, (1,))
     action_space: motet.Discrete = motet.Discrete(2)
-    time_limit: int | None = 3
+    time_limit: int | None = LIMIT
 
     def reset(self, key: jax.Array) -> tuple[Any, Any]:
-        identity = jax.random.uniform(key)
-        return identity, identity[None]
+        number = (jax.random.bits(key) % NAMES).astype(int) * LIMIT
+        return number, number[None].astype(float)
 
     def step(self, state: Any, action: Any, key: jax.Array) -> tuple[Any, Any, jax.Array, jax.Array]:
-        return state + 1, (state + 1)[None], state, jnp.zeros((), bool)
+        return state + 1, (state + 1)[None].astype(float), state.astype(float), jnp.zeros((), bool)
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Count:
-    params: jax.Array
-    total: jax.Array  # sum of all rewards learned from
-    squares: jax.Array  # sum of their squares: two different steps cannot stand in for each other
+@functools.cache
+def numbers_of_each_iteration() -> np.ndarray:
+    """How often each number comes up in each iteration [iterations, numbers], by a few lines of their own."""
+    root = jax.random.key(SEED)
 
+    @jax.vmap
+    def reset(key: jax.Array) -> jax.Array:
+        return (jax.random.bits(key) % NAMES).astype(int)[None] * LIMIT
 
-@dataclass(frozen=True, kw_only=True)
-class Tally(motet.Algorithm):
-    """Learns nothing; adds up what it is given to learn from."""
+    def step(state: jax.Array, action: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        return state + 1, state[:, 0], jnp.zeros(ENVS, bool)
 
-    max_lag = None
-    num_envs: int = ENVS
-    minibatches: int = 2
-
-    def init(self, key: jax.Array) -> Count:
-        return Count(jnp.zeros(()), jnp.zeros(()), jnp.zeros(()))
-
-    def act(self, policy: Any, memory: Any, observation: Any, key: jax.Array) -> motet.Decision:
-        return motet.Decision(jnp.zeros((), jnp.int32))
-
-    def measure(self, params: Any, reward: jax.Array) -> Any:
-        return jnp.mean(reward), jnp.mean(jnp.square(reward))
-
-    def apply(self, state: Count, mean: jax.Array, square: jax.Array) -> Count:
-        rows = STEPS * ENVS / self.minibatches
-        return Count(state.params, state.total + mean * rows, state.squares + square * rows)
-
-    def loop(self, flow: motet.Flow) -> None:
-        rollout = flow.unroll(self.act, steps=STEPS)
-        with flow.minibatches(rollout.reward, epochs=EPOCHS, count=self.minibatches) as reward:
-            mean, square = flow.call(self.measure, reward)
-            flow.apply(self.apply, mean, square)
+    world = World(reset, step, lambda state: state, 1, LIMIT)
+    now, counts = begin(world, root, ENVS), np.zeros((ROUNDS, NAMES * LIMIT), int)
+    for iteration in range(ROUNDS):
+        for t in range(STEPS):
+            now, steps, _ = advance(world, now, jnp.zeros(ENVS), address(root, "env", iteration, t))
+            np.add.at(counts[iteration], np.asarray(steps.reward), 1)
+    return counts
 
 
 PLANS = {
+    "anakin": motet.anakin(),
     "anakin-2": motet.anakin(2),
     "coarse-2": motet.coarse(2),
     "coarse-2-lag-2": motet.coarse(2, lag=2),
+    "coarse-2-sharded": motet.coarse(2, learners=2, lag=1),
     "coarse-latest": motet.coarse(2, lag="latest"),
+    "sebulba": motet.sebulba(1, 2),
     "fine-4": motet.fine(4),
     "central-2": motet.central(2),
     "central-latest": motet.central(2, lag="latest"),
@@ -79,32 +70,15 @@ PLANS = {
 
 
 @pytest.mark.parametrize(("name", "minibatches"), [*((name, 2) for name in PLANS), ("anakin-2", 16), ("coarse-2", 16)])
-def test_every_step_is_learned_from_as_often_as_there_are_epochs(name: str, minibatches: int) -> None:
+def test_every_step_is_learned_from_in_its_iteration_as_often_as_there_are_epochs(name: str, minibatches: int) -> None:
     """16 minibatches of 4 steps x 8 environments need rows from blocks of environments; 2 only permute time."""
-    algorithm = Tally(minibatches=minibatches)
-    reference = traced(algorithm, motet.anakin(), Numbered(), iterations=ROUNDS)
-    graph = traced(algorithm, PLANS[name], Numbered(), iterations=ROUNDS)
-    outcome, seen = run(graph, PLANS[name], iterations=ROUNDS)
-    count = gather(graph, outcome, "learner")
-    whole = gather(reference, run(reference, motet.anakin(), iterations=ROUNDS)[0], "learner")
-    np.testing.assert_allclose(count.total, whole.total, rtol=1e-5)
-    np.testing.assert_allclose(count.squares, whole.squares, rtol=1e-5)
+    graph = traced(Tally(minibatches=minibatches), PLANS[name], Numbered(), iterations=ROUNDS)
+    outcome, seen = run(graph, PLANS[name], iterations=ROUNDS, seed=SEED)
+    np.testing.assert_array_equal(state(graph, outcome, "learner").seen, EPOCHS * numbers_of_each_iteration())
     # Counters agree at both ends: the environments finished the episodes that were reported.
     steps_of_each = STEPS * ROUNDS
     episodes = sum(row[0] for row in seen.seen)
-    assert episodes == ENVS * (steps_of_each // 3)
-
-
-def test_the_tally_itself_is_right() -> None:
-    """The fused run's sum, computed here from each environment's identity alone."""
-    graph = traced(Tally(), motet.anakin(), Numbered(), iterations=1)
-    before, _ = run(graph, motet.anakin(), iterations=0)
-    identities = np.asarray(gather(graph, before, "env").state, np.float64)
-    # 4 steps with a time limit of 3: rewards i, i + 1, i + 2, then a new identity's first reward.
-    outcome, _ = run(graph, motet.anakin(), iterations=1)
-    renewed = np.asarray(gather(graph, outcome, "env").state, np.float64) - 1
-    total = np.sum(3 * identities + 3) + np.sum(renewed)
-    np.testing.assert_allclose(gather(graph, outcome, "learner").total, EPOCHS * total, rtol=1e-5)
+    assert episodes == ENVS * (steps_of_each // LIMIT)
 
 
 def test_replay_holds_the_last_steps_and_no_others() -> None:
@@ -113,10 +87,10 @@ def test_replay_holds_the_last_steps_and_no_others() -> None:
     for plan in (motet.anakin(), motet.coarse(2), motet.pearl(2, lag=0)):
         graph = traced(algorithm, plan, Numbered(time_limit=None), iterations=10)
         outcome, _ = run(graph, plan, iterations=10)
-        ring = gather(graph, outcome, "replay")
+        ring = state(graph, outcome, "replay")
         assert int(ring.size) == 12
         steps = 2 * 10 + graph.prefill_steps // 4
-        identity = np.asarray(gather(graph, outcome, "env").state) - steps
+        identity = np.asarray(state(graph, outcome, "env").state) - steps
         rewards = np.sort(np.asarray(ring.items.reward) - identity[None], axis=0)
         last = np.arange(steps - 12, steps)
         np.testing.assert_allclose(rewards, np.broadcast_to(last[:, None], rewards.shape), atol=1e-3)

@@ -10,11 +10,23 @@ import numpy as np
 import pytest
 
 import motet
-from motet.engine.run import Outcome
 from motet.flow.graph import Graph
 from motet.plan.plan import Plan
 from motet.replay.store import Store
-from tests.laws.cases import ALGORITHMS, REPLAY, assert_identical, assert_traffic, learner, pair, run, traced
+from tests.laws.cases import (
+    ALGORITHMS,
+    REPLAY,
+    Outcome,
+    assert_differ,
+    assert_identical,
+    assert_traffic,
+    carried,
+    lags,
+    learner,
+    pair,
+    run,
+    traced,
+)
 from tests.sharing import sharing
 
 ROUNDS = 6
@@ -35,9 +47,8 @@ def test_priorities_are_exactly_as_late_as_the_plan_says(prefetch: int) -> None:
     """Law 5 inside an iteration: rounds count on from one iteration to the next, whatever the delays."""
     plan = motet.pearl(lag=1, prefetch=prefetch)
     graph, outcome = flown("dqn-prioritised", plan, delay=jitter(1))
-    lags = {row.link: row.lags for row in outcome.links}
     rounds = ROUNDS * REPLAY["gradient_steps"]
-    assert lags["priorities"] == {prefetch: rounds - 1 - prefetch}
+    assert lags(outcome)["priorities"] == {prefetch: rounds - 1 - prefetch}
     assert_traffic(graph, plan, outcome, ROUNDS)
     again, _ = run(graph, plan, iterations=ROUNDS, delay=jitter(2))
     serial, _ = run(graph, plan, iterations=ROUNDS, mode="serial")
@@ -48,8 +59,7 @@ def test_priorities_are_exactly_as_late_as_the_plan_says(prefetch: int) -> None:
 def test_drawing_ahead_changes_what_is_learned_only_where_priorities_come_back() -> None:
     strict, ahead = motet.pearl(lag=0), motet.pearl(lag=0, prefetch=1)
     assert_identical(learner(*flown("dqn", strict)), learner(*flown("dqn", ahead)))
-    one, other = learner(*flown("dqn-prioritised", strict)), learner(*flown("dqn-prioritised", ahead))
-    assert any(not np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    assert_differ(learner(*flown("dqn-prioritised", strict)), learner(*flown("dqn-prioritised", ahead)))
 
 
 class Notes:
@@ -135,7 +145,7 @@ def test_acting_never_runs_away_from_learning_even_with_the_latest_policy() -> N
     outcome, _ = run(graph, plan, iterations=12, delay=delay)
     assert done == {"actors": 12, "replay": 12, "learner": 12}
     assert 1 <= max(lead) <= 4
-    assert {row.link: row.messages for row in outcome.links}["sample"] == 12 * REPLAY["gradient_steps"]
+    assert carried(outcome)["sample", "replay", "learner"][0] == 12 * REPLAY["gradient_steps"]
 
 
 def test_each_part_says_how_fast_it_was_and_whom_it_waited_for() -> None:
@@ -148,10 +158,13 @@ def test_each_part_says_how_fast_it_was_and_whom_it_waited_for() -> None:
     outcome, _ = run(graph, plan, iterations=12, delay=delay)
     parts = {part.name: part for part in outcome.accounts}
     assert set(parts) == {"actors", "replay", "learner"}
-    assert next(iter(parts["replay"].waited)) == "actors" and parts["replay"].waited["actors"] > 0.5
-    assert next(iter(parts["learner"].waited)) == "replay" and parts["learner"].waited["replay"] > 0.5
-    assert sum(parts["actors"].waited.values()) < 0.5
-    assert all(1 < part.iterations_per_second < 12 for part in parts.values())
+    # Whom each waited for most comes first. How long depends on the machine; that actors waited less does not.
+    for_actors = parts["replay"].waited["actors"]
+    assert next(iter(parts["replay"].waited)) == "actors"
+    assert next(iter(parts["learner"].waited)) == "replay"
+    assert sum(parts["actors"].waited.values()) < for_actors <= 1
+    # Actors sleep a tenth of a second before each iteration, and nobody gets ahead of them.
+    assert all(0 < part.iterations_per_second < 12 for part in parts.values())
 
 
 def test_a_replay_on_the_host_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,4 +240,4 @@ def test_shards_may_draw_from_trees_of_their_own_if_the_plan_says_so() -> None:
     outcome, _ = run(graph, plan)
     whole = pair("dqn-prioritised", "anakin-1")
     assert all(np.isfinite(leaf).all() for leaf in learner(graph, outcome))
-    assert any(not np.allclose(a, b) for a, b in zip(learner(graph, outcome), learner(*whole[:2]), strict=True))
+    assert_differ(learner(graph, outcome), learner(*whole[:2]))
