@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from motet.envs.actions import Actions
-from motet.envs.checks import Observations, write_flags, write_rewards
+from motet.envs.checks import Observations, copied, write_flags, write_rewards
 from motet.envs.form import Form, Make, check_same_spaces
 from motet.envs.slots import Slot
 from motet.errors import BadEnvironment, EnvironmentFailed, MotetError
@@ -91,19 +91,24 @@ class Singles:
         self.envs = []
 
     def _step_all(self, out: Slot) -> bool:
-        """Step every environment -> whether some episode ended."""
-        at, results = self.at, []
-        append = results.append
+        """Step every environment -> whether some episode ended. Of several, each observation is held before the next
+        environment steps: they may share a buffer."""
+        several = len(self.steps) > 1
+        at, results, held = self.at, [], []
+        hold, space = self.observations.hold, out.next_observation
         actions = self.actions.rows(out.action)
         try:
             for row, (step, action) in enumerate(zip(self.steps, actions, strict=True)):
                 at[0] = row
-                append(step(action))
+                result = step(action)
+                results.append(result)
+                if several and type(result) is tuple and result:
+                    held.append(hold(result[0], row, space))
         except Exception as error:
             raise self._failed(at[0], error) from error
-        flagged = self._write_one(results[0], out) if len(results) == 1 else None
+        flagged = None if several else self._write_one(results[0], out)
         if flagged is None:
-            flagged = self._write_all(results, out)
+            flagged = self._write_all(results, held if several else None, out)
         self.length += 1
         self.to_limit -= 1
         if self.to_limit > 0:
@@ -111,13 +116,16 @@ class Singles:
         np.logical_or(out.truncated, self.length >= self.limits, out=out.truncated)
         return bool((out.terminated | out.truncated).any())
 
-    def _write_all(self, results: list[Any], out: Slot) -> bool:
+    def _write_all(self, results: list[Any], held: list[Any] | None, out: Slot) -> bool:
         """Check what all environments returned, and write it down -> whether one says that its episode ended."""
         try:
             observations, rewards, terminated, truncated, _ = zip(*results, strict=True)
         except (TypeError, ValueError):
             raise self._wrong_step(results) from None
-        self.observations.write(observations, out.next_observation, self._blame)
+        if held is None:
+            self.observations.write(observations, out.next_observation, self._blame)
+        else:
+            self.observations.write_held(held, out.next_observation, self._blame)
         write_rewards(rewards, out.reward, self._blame)
         write_flags("terminated", terminated, out.terminated, self._blame)
         write_flags("truncated", truncated, out.truncated, self._blame)
@@ -138,7 +146,7 @@ class Singles:
 
     def _reset_rows(self, rows: list[int], out: Slot) -> None:
         self.length[rows] = -1
-        observations = [self._reset_row(row) for row in rows]
+        observations = [copied(self._reset_row(row)) for row in rows]
         fresh = tuple(np.empty((len(rows), *leaf.shape[1:]), leaf.dtype) for leaf in out.observation)
         self.observations.write(observations, fresh, lambda place, what: self._blame(rows[place], what))
         for leaf, new in zip(out.observation, fresh, strict=True):
