@@ -41,7 +41,7 @@ from motet.envs.messages import (
 )
 from motet.envs.shared import Bell, Waiter, attach
 from motet.envs.slots import slots_over
-from motet.errors import EnvironmentFailed, MotetError
+from motet.errors import EnvironmentFailed, MotetError, described
 
 LAST_GRACE = 2.0
 """Seconds that a step may still take after the pool's process is gone."""
@@ -76,7 +76,7 @@ def main(control: int, memory: int, wake: tuple[int, int], done: tuple[int, int]
                 return 0
             (group.reset if command == RESET else group.step)(slot)
             done_bell.ring()
-    except Exception as error:
+    except BaseException as error:
         _report(channel, error)
         return 1
     finally:
@@ -107,7 +107,7 @@ def _watch(channel: socket.socket, words: memoryview, wake: Bell) -> None:
     os._exit(1)
 
 
-def _report(channel: socket.socket, error: Exception) -> None:
+def _report(channel: socket.socket, error: BaseException) -> None:
     """Last words. The traceback goes as text: the error itself may not be picklable, and nobody should unpickle it."""
     cause = error.__cause__ if isinstance(error, EnvironmentFailed) and error.__cause__ else error
     trace = "" if isinstance(error, MotetError) and cause is error else "".join(traceback.format_exception(cause))
@@ -117,7 +117,7 @@ def _report(channel: socket.socket, error: Exception) -> None:
             channel,
             kind="error",
             type=type(error).__name__ if type(error).__name__ in ERRORS else "EnvironmentFailed",
-            message=str(error) if known else f"{type(error).__name__}: {error}",
+            message=str(error) if known else described(error),
             traceback=trace,
             index=getattr(error, "index", None),
             step=getattr(error, "step", None),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,7 +14,7 @@ from motet.envs.actions import Actions
 from motet.envs.checks import Observations, copied, write_flags, write_rewards
 from motet.envs.form import Form, Make, check_same_spaces
 from motet.envs.slots import Slot
-from motet.errors import BadEnvironment, EnvironmentFailed, MotetError
+from motet.errors import BadEnvironment, EnvironmentFailed, MotetError, described
 
 
 @dataclass(frozen=True)
@@ -86,8 +85,7 @@ class Singles:
 
     def close(self) -> None:
         for env in self.envs:
-            with contextlib.suppress(Exception):  # An environment that has failed may not close either.
-                env.close()
+            close(env)
         self.envs = []
 
     def _step_all(self, out: Slot) -> bool:
@@ -104,7 +102,9 @@ class Singles:
                 results.append(result)
                 if several and type(result) is tuple and result:
                     held.append(hold(result[0], row, space))
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # also sys.exit(), which would end this thread without a word
             raise self._failed(at[0], error) from error
         flagged = None if several else self._write_one(results[0], out)
         if flagged is None:
@@ -161,7 +161,9 @@ class Singles:
             result = self.resets[row](seed=seed)
             if seed is not None:
                 self.envs[row].action_space.seed(seed)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise self._failed(row, error) from error
         if not isinstance(result, tuple) or len(result) != 2:
             raise self._blame(row, f"reset should return (observation, info), but returned {_short(result)}")
@@ -171,11 +173,11 @@ class Singles:
         self.at[0], self.length[row] = row, -1
         try:
             env = make()
-        except MotetError:
+        except (MotetError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:
             raise EnvironmentFailed(
-                f"{self._who(row)} could not be made: {type(error).__name__}: {error}", self.piece.first + row
+                f"{self._who(row)} could not be made: {described(error)}", self.piece.first + row
             ) from error
         if not isinstance(env, gymnasium.Env):
             raise BadEnvironment(
@@ -193,17 +195,25 @@ class Singles:
         when = f"in step {step} of its episode" if step else "when it was reset"
         return BadEnvironment(f"{self._who(row)}, {when}: {what}.")
 
-    def _failed(self, row: int, error: Exception) -> EnvironmentFailed:
+    def _failed(self, row: int, error: BaseException) -> EnvironmentFailed:
         step = int(self.length[row]) + 1
         when = f"in step {step} of its episode" if step else "in reset"
-        return EnvironmentFailed(
-            f"{self._who(row)} raised {when}: {type(error).__name__}: {error}", self.piece.first + row, step
-        )
+        return EnvironmentFailed(f"{self._who(row)} raised {when}: {described(error)}", self.piece.first + row, step)
 
     def _wrong_step(self, results: list[Any]) -> BadEnvironment:
         row = next(row for row, result in enumerate(results) if not isinstance(result, tuple) or len(result) != 5)
         expected = "(observation, reward, terminated, truncated, info)"
         return self._blame(row, f"step should return {expected}, but returned {_short(results[row])}")
+
+
+def close(env: Any) -> None:
+    """Close an environment, which may have failed before and may not close either."""
+    try:
+        env.close()
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        pass
 
 
 NEVER = np.iinfo(np.int64).max

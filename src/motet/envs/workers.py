@@ -24,7 +24,7 @@ from motet.envs.messages import ERRORS, OUTSIDE, RESET, STEP, WORDS, Setup, rece
 from motet.envs.process import Process, end_all, where_it_is
 from motet.envs.shared import attach
 from motet.envs.slots import Slot, slots_over, slots_size
-from motet.errors import BadEnvironment, EnvironmentFailed, EnvironmentTimeout, MotetError
+from motet.errors import BadEnvironment, EnvironmentFailed, EnvironmentTimeout, MotetError, described
 from motet.flow.host import HostStep, Leaves, Opening
 from motet.memory import reserve
 
@@ -347,6 +347,6 @@ def _pickled(build: Build, form: Form) -> bytes:
     except Exception as error:
         raise BadEnvironment(
             f"Environments in worker processes must be made by something that can be pickled, but what makes "
-            f"{form.name!r} cannot be: {type(error).__name__}: {error}. Make everything that belongs to a process "
+            f"{form.name!r} cannot be: {described(error)}. Make everything that belongs to a process "
             "(files, locks, devices, windows) inside of the function, or use workers=0."
         ) from error
