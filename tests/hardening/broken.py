@@ -93,3 +93,17 @@ class Broken(gymnasium.Env[Any, Any]):
                 sys.exit(0)
             case "hang in close":
                 time.sleep(1000)
+
+
+class Forking(Broken):
+    """Starts processes of its own in the step in which others break."""
+
+    def _break(self) -> None:
+        if self.how == "copy":
+            os.fork()
+            return
+        if os.fork() == 0:
+            time.sleep(1000)
+            os._exit(0)
+        if self.how == "orphan":
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import motet
-from motet.envs import thread, workers
+from motet.envs import staff, thread
 from motet.flow.host import Opening
 from tests.hardening.broken import Broken
 from tests.hardening.left import nothing_left
@@ -113,7 +113,7 @@ TABLE = [
 
 @pytest.mark.parametrize(("how", "plan", "kind", "words"), TABLE)
 def test_what_must_happen(how: str, plan: str, kind: Any, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((thread, "CLOSING"), (workers, "GRACE")):
+    for module, name in ((thread, "CLOSING"), (staff, "GRACE")):
         monkeypatch.setattr(module, name, 0.3)
     hangs = how.startswith("hang")
     began = time.monotonic()
