@@ -7,6 +7,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 
+def described(error: BaseException) -> str:
+    """Kind and message of anybody's error, even if it cannot say what it is."""
+    try:
+        message = str(error)
+    except BaseException as second:
+        message = f"(its own message cannot be shown: str() raised {type(second).__name__})"
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
 class MotetError(Exception):
     """The root of motet's own errors."""
 

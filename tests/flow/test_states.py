@@ -77,7 +77,7 @@ def test_a_whole_state_has_one_owner_and_a_cut_one_may_have_several() -> None:
     graph = traced(Scales(), WALK, 1, "central-2")
     outcome, _ = run(graph, PLANS["central-2"], iterations=2)
     assert int(states(graph, PLANS["central-2"], outcome)["seen"].count) == 2
-    assert [store["traces"][0].shape for store in outcome.stores["workers"]] == [(4,), (4,)]
+    assert [store["traces"][0].shape for store in outcome.variables["workers"]] == [(4,), (4,)]
     apart = motet.Plan({"a": motet.Fragment(("see",), replicas=2), "b": motet.Fragment(("*",))})
     found = violations(motet.trace(Scales(), WALK, iterations=1, cuts=apart.cuts()), apart)
     assert any("state 'seen' belongs to all environments together" in each for each in found)

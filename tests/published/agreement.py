@@ -16,7 +16,7 @@ from motet.flow.graph import Graph
 from motet.flow.trace import trace
 from motet.plan.check import violations
 from motet.plan.plan import Plan
-from motet.plan.project import Cast
+from motet.plan.project import Ownership
 from tests.laws.cases import assert_close, assert_traffic, run
 
 PLANS: dict[str, Plan] = {
@@ -50,12 +50,13 @@ def whole(algorithm: Algorithm, env: Any, iterations: int) -> tuple[dict[str, An
 def states(graph: Graph, plan: Plan, outcome: Outcome) -> dict[str, Any]:
     """What is carried from iteration to iteration, where its owner has it; what is in a replay shows in what is learned
     from it."""
-    owner = Cast(graph, plan).owner
+    owner = Ownership(graph, plan).owner
     made = {var for node in graph.nodes() if node.kind == "init" for var in node.writes}
     read = {var for node in graph.nodes() for var in node.reads}
     names = sorted((made & read) - set(graph.views) - {"replay", "priorities"})
     return {
-        name: gather(graph, replace(outcome, stores={owner[name]: outcome.stores[owner[name]]}), name) for name in names
+        name: gather(graph, replace(outcome, variables={owner[name]: outcome.variables[owner[name]]}), name)
+        for name in names
     }
 
 

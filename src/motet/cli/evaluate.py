@@ -23,7 +23,16 @@ def evaluate(args: list[str]) -> int:
     config = _config(options.run.run_dir)
     policy = Policy.load(options.run.run_dir, algorithms.find(config["algorithm"]))
     env = _environment(config["environment"], options.run.strict)
-    score = evaluate(policy, env, episodes=options.run.episodes, seed=options.run.seed)
+    run = options.run
+    score = evaluate(
+        policy,
+        env,
+        episodes=run.episodes,
+        seed=run.seed,
+        workers=run.workers,
+        step_timeout=run.step_timeout,
+        restarts=run.restarts,
+    )
     print(score)
     if score.outside:
         print(f"warning: {score.outside} (--strict makes it an error)", file=sys.stderr)

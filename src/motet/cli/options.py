@@ -48,6 +48,10 @@ class RunOptions(Length):
     """Run all fragments in one thread, for debuggers."""
     timeout: float = 600.0
     """Seconds that one part may wait for another before the run is stopped."""
+    step_timeout: float = 60.0
+    """Seconds that a step of host environments, or the start of a worker, may take."""
+    restarts: int = 3
+    """How often dead workers of host environments are started anew."""
     evaluate_episodes: int = 64
     """Episodes to play without exploration when training is over; 0: none."""
     strict: Annotated[bool, FlagCreatePairsOff] = False
@@ -82,6 +86,12 @@ class EvaluateOptions:
     """How many episodes to play."""
     seed: int = 0
     """Where they start from."""
+    workers: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
+    """Processes for host environments, by default one for each core; 0: a thread of this one."""
+    step_timeout: float = 60.0
+    """Seconds that a step of host environments, or the start of a worker, may take."""
+    restarts: int = 3
+    """How often dead workers of host environments are started anew."""
     strict: Annotated[bool, FlagCreatePairsOff] = False
     """Make it an error if a host environment's observation leaves the bounds that its space declares."""
 

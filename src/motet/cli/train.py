@@ -14,6 +14,7 @@ from motet.errors import BadOption, MotetError
 
 if TYPE_CHECKING:
     from motet.plan.plan import Plan
+    from motet.runs.evaluate import Evaluation
     from motet.training import Result
 
 EVALUATION_FAILED = 4
@@ -35,7 +36,6 @@ def train(args: list[str]) -> int:
     from motet import envs
     from motet.cli.report import summary
     from motet.envs import registry
-    from motet.runs.evaluate import evaluate
 
     env, plan = envs.make(options.task.env, check_bounds=run.strict), chosen_plan(options.plan)
     result = _train(options, env, plan)
@@ -43,7 +43,7 @@ def train(args: list[str]) -> int:
     if run.evaluate_episodes:
         try:
             with busy("evaluating"):
-                score = evaluate(result.policy, env, episodes=run.evaluate_episodes, seed=run.seed)
+                score = _evaluate(run, result, env)
             print(f"evaluation  greedy policy: {score}")
             outside += score.outside
         except BaseException as error:  # whatever it is: what training gave is there, and is said first
@@ -52,6 +52,21 @@ def train(args: list[str]) -> int:
         print(f"environment {options.task.env} is motet's own, in JAX; gymnasium/{options.task.env} is Gymnasium's")
     print(summary(result, run.total_timesteps, outside))
     return 0 if failure is None else _evaluation_failed(failure, result)
+
+
+def _evaluate(run: Any, result: Result, env: Any) -> Evaluation:
+    """With as many workers as the training had, and the same limits."""
+    from motet.runs import evaluate
+
+    return evaluate.evaluate(
+        result.policy,
+        env,
+        episodes=run.evaluate_episodes,
+        seed=run.seed,
+        workers=max(fragment.workers for fragment in result.plan.fragments.values()),
+        step_timeout=run.step_timeout,
+        restarts=run.restarts,
+    )
 
 
 def _evaluation_failed(error: BaseException, result: Result) -> int:
@@ -91,6 +106,8 @@ def _train(options: Any, env: Any, plan: Plan | None) -> Result:
             display=display,
             mode="serial" if run.serial else "threads",
             timeout=run.timeout,
+            step_timeout=run.step_timeout,
+            restarts=run.restarts,
         )
     except KeyboardInterrupt:
         display.end()

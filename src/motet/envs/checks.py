@@ -52,6 +52,9 @@ class Part:
         # Where every value of the dtype is allowed, there is nothing to look for.
         self.is_free = _is_free(self.dtype, self.low, self.high)
 
+        self.is_held_alike = np.dtype(dtype) == self.dtype and not self.is_shifted
+        """Whether motet's arrays hold a value as the environment gives it."""
+
         size = int(np.prod(self.shape))
         self.few = None
         if 0 < size <= FEW and self.dtype.kind == "f" and not self.is_shifted:
@@ -80,6 +83,8 @@ class Part:
             note(self.record, self.number, self.declared, batch, outside)
         if self.is_shifted:
             batch = batch - self.start
+        if batch is out:  # held there already
+            return
         np.copyto(out, batch if batch.shape == out.shape else batch.reshape(out.shape), casting="unsafe")
 
     def _is_good(self, batch: np.ndarray) -> bool:
@@ -139,6 +144,23 @@ class Observations:
             )
         ]
 
+    def hold(self, value: Any, row: int, out: Leaves) -> Any:
+        """The value, safe from what other environments do next, which may share its memory: `HELD` if it now lies in
+        its row of `out`, else a copy."""
+        if not self.nested and type(value) is np.ndarray:
+            part, leaf = self.parts[0], out[0]
+            if value.dtype is leaf.dtype and value.shape == part.shape and part.is_held_alike:
+                leaf[row] = value
+                return HELD
+        return copied(value)
+
+    def write_held(self, values: Sequence[Any], out: Leaves, blame: Blame) -> None:
+        """What `hold` gave for each row."""
+        if all(value is HELD for value in values):
+            self.parts[0].write(out[0], out[0], blame)
+            return
+        self.write([out[0][row] if value is HELD else value for row, value in enumerate(values)], out, blame)
+
     def is_plain(self, value: Any) -> bool:
         """Whether it may be written as it is."""
         return not self.nested and self.parts[0].is_plain(value)
@@ -162,6 +184,20 @@ class Observations:
             return flatten(self.space, value)
         except BadEnvironment as error:
             raise blame(row, f"the observation {error}") from None
+
+
+HELD = object()
+
+
+def copied(value: Any) -> Any:
+    """The same value in memory of its own."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, dict):
+        return {name: copied(each) for name, each in value.items()}
+    if type(value) in (tuple, list):
+        return type(value)(map(copied, value))
+    return value
 
 
 def write_rewards(values: Sequence[Any] | np.ndarray, out: np.ndarray, blame: Blame) -> None:

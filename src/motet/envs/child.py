@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 import traceback
+from typing import NoReturn
 
 import numpy as np
 
@@ -41,7 +42,7 @@ from motet.envs.messages import (
 )
 from motet.envs.shared import Bell, Waiter, attach
 from motet.envs.slots import slots_over
-from motet.errors import EnvironmentFailed, MotetError
+from motet.errors import BadEnvironment, EnvironmentFailed, MotetError, described
 
 LAST_GRACE = 2.0
 """Seconds that a step may still take after the pool's process is gone."""
@@ -59,7 +60,7 @@ def main(control: int, memory: int, wake: tuple[int, int], done: tuple[int, int]
     words = memoryview(shared)[setup.number * WORDS * 8 : (setup.number + 1) * WORDS * 8].cast("q")
     record = np.frombuffer(shared, np.float64, RECORD, (setup.number * WORDS + OUTSIDE) * 8)
     wake_bell, done_bell = Bell(*wake), Bell(*done)
-    group = None
+    group, me = None, os.getpid()
     try:
         threading.Thread(target=_watch, args=(channel, words, wake_bell), daemon=True).start()
         build: Build = pickle.loads(setup.build)
@@ -75,12 +76,43 @@ def main(control: int, memory: int, wake: tuple[int, int], done: tuple[int, int]
             if command == CLOSE:
                 return 0
             (group.reset if command == RESET else group.step)(slot)
+            if os.getpid() != me:
+                _leave_as_a_copy(channel, setup, words)
             done_bell.ring()
-    except Exception as error:
+    except BaseException as error:
         _report(channel, error)
         return 1
     finally:
         _close(group)
+
+
+def _leave_as_a_copy(channel: socket.socket, setup: Setup, words: memoryview) -> NoReturn:
+    """An environment has forked, and its child came back as if it were this worker. Two cannot be."""
+    who = f"Environment {setup.piece.first + words[AT]} ({setup.form.name})"
+    _report(
+        channel,
+        BadEnvironment(
+            f"{who} forked, and the child returned from the environment's code instead of ending there. "
+            "End what os.fork() starts with os._exit(), or use subprocess or multiprocessing."
+        ),
+    )
+    os._exit(1)
+
+
+def _guard(channel: int, worker: int) -> None:
+    """Run in a process of its own, beside the worker: ends it when the pool's process is gone, even if an environment
+    hangs in native code that never lets Python's threads run."""
+    poll = select.poll()
+    poll.register(channel, 0)  # only its end
+    while not poll.poll(1000):
+        if os.getppid() != worker:
+            return
+    deadline = time.monotonic() + LAST_GRACE + 1.0
+    while time.monotonic() < deadline:
+        if os.getppid() != worker:
+            return
+        time.sleep(0.05)
+    os.killpg(worker, signal.SIGKILL)
 
 
 def _receive_setup(channel: socket.socket) -> Setup | None:
@@ -107,7 +139,7 @@ def _watch(channel: socket.socket, words: memoryview, wake: Bell) -> None:
     os._exit(1)
 
 
-def _report(channel: socket.socket, error: Exception) -> None:
+def _report(channel: socket.socket, error: BaseException) -> None:
     """Last words. The traceback goes as text: the error itself may not be picklable, and nobody should unpickle it."""
     cause = error.__cause__ if isinstance(error, EnvironmentFailed) and error.__cause__ else error
     trace = "" if isinstance(error, MotetError) and cause is error else "".join(traceback.format_exception(cause))
@@ -117,7 +149,7 @@ def _report(channel: socket.socket, error: Exception) -> None:
             channel,
             kind="error",
             type=type(error).__name__ if type(error).__name__ in ERRORS else "EnvironmentFailed",
-            message=str(error) if known else f"{type(error).__name__}: {error}",
+            message=str(error) if known else described(error),
             traceback=trace,
             index=getattr(error, "index", None),
             step=getattr(error, "step", None),
@@ -133,4 +165,10 @@ def _close(group: Group | None) -> None:
 
 if __name__ == "__main__":
     numbers = [int(each) for each in sys.argv[1:]]
+    worker = os.getpid()
+    if not os.fork():  # now: later there will be threads
+        for each in {*numbers[1:]}:
+            os.close(each)
+        _guard(numbers[0], worker)
+        os._exit(0)
     sys.exit(main(numbers[0], numbers[1], (numbers[2], numbers[3]), (numbers[4], numbers[5])))

@@ -11,6 +11,8 @@ import jax
 import numpy as np
 
 from motet.bounds import RECORD, Bounds, Outside, note
+from motet.envs.aliases import shared_memory
+from motet.envs.gymnasium import Gymnasium
 from motet.envs.pool import open_pool
 from motet.errors import MotetError
 from motet.flow.environment import Environment, check_environment
@@ -59,6 +61,8 @@ def examine(
         seen.findings.append(str(error))
     except Exception as error:
         seen.findings.append(f"It raised {type(error).__name__}: {error}")
+    if isinstance(env, Gymnasium) and not seen.findings and (finding := shared_memory(env)):
+        seen.findings.append(finding)
     _note(seen)
     return seen
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,10 +11,10 @@ import numpy as np
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from motet.envs.actions import Actions
-from motet.envs.checks import Observations, write_flags, write_rewards
+from motet.envs.checks import Observations, copied, write_flags, write_rewards
 from motet.envs.form import Form, Make, check_same_spaces
 from motet.envs.slots import Slot
-from motet.errors import BadEnvironment, EnvironmentFailed, MotetError
+from motet.errors import BadEnvironment, EnvironmentFailed, MotetError, described
 
 
 @dataclass(frozen=True)
@@ -86,24 +85,30 @@ class Singles:
 
     def close(self) -> None:
         for env in self.envs:
-            with contextlib.suppress(Exception):  # An environment that has failed may not close either.
-                env.close()
+            close(env)
         self.envs = []
 
     def _step_all(self, out: Slot) -> bool:
-        """Step every environment -> whether some episode ended."""
-        at, results = self.at, []
-        append = results.append
+        """Step every environment -> whether some episode ended. Of several, each observation is held before the next
+        environment steps: they may share a buffer."""
+        several = len(self.steps) > 1
+        at, results, held = self.at, [], []
+        hold, space = self.observations.hold, out.next_observation
         actions = self.actions.rows(out.action)
         try:
             for row, (step, action) in enumerate(zip(self.steps, actions, strict=True)):
                 at[0] = row
-                append(step(action))
-        except Exception as error:
+                result = step(action)
+                results.append(result)
+                if several and type(result) is tuple and result:
+                    held.append(hold(result[0], row, space))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # also sys.exit(), which would end this thread without a word
             raise self._failed(at[0], error) from error
-        flagged = self._write_one(results[0], out) if len(results) == 1 else None
+        flagged = None if several else self._write_one(results[0], out)
         if flagged is None:
-            flagged = self._write_all(results, out)
+            flagged = self._write_all(results, held if several else None, out)
         self.length += 1
         self.to_limit -= 1
         if self.to_limit > 0:
@@ -111,13 +116,16 @@ class Singles:
         np.logical_or(out.truncated, self.length >= self.limits, out=out.truncated)
         return bool((out.terminated | out.truncated).any())
 
-    def _write_all(self, results: list[Any], out: Slot) -> bool:
+    def _write_all(self, results: list[Any], held: list[Any] | None, out: Slot) -> bool:
         """Check what all environments returned, and write it down -> whether one says that its episode ended."""
         try:
             observations, rewards, terminated, truncated, _ = zip(*results, strict=True)
         except (TypeError, ValueError):
             raise self._wrong_step(results) from None
-        self.observations.write(observations, out.next_observation, self._blame)
+        if held is None:
+            self.observations.write(observations, out.next_observation, self._blame)
+        else:
+            self.observations.write_held(held, out.next_observation, self._blame)
         write_rewards(rewards, out.reward, self._blame)
         write_flags("terminated", terminated, out.terminated, self._blame)
         write_flags("truncated", truncated, out.truncated, self._blame)
@@ -138,7 +146,7 @@ class Singles:
 
     def _reset_rows(self, rows: list[int], out: Slot) -> None:
         self.length[rows] = -1
-        observations = [self._reset_row(row) for row in rows]
+        observations = [copied(self._reset_row(row)) for row in rows]
         fresh = tuple(np.empty((len(rows), *leaf.shape[1:]), leaf.dtype) for leaf in out.observation)
         self.observations.write(observations, fresh, lambda place, what: self._blame(rows[place], what))
         for leaf, new in zip(out.observation, fresh, strict=True):
@@ -153,7 +161,9 @@ class Singles:
             result = self.resets[row](seed=seed)
             if seed is not None:
                 self.envs[row].action_space.seed(seed)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise self._failed(row, error) from error
         if not isinstance(result, tuple) or len(result) != 2:
             raise self._blame(row, f"reset should return (observation, info), but returned {_short(result)}")
@@ -163,11 +173,11 @@ class Singles:
         self.at[0], self.length[row] = row, -1
         try:
             env = make()
-        except MotetError:
+        except (MotetError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:
             raise EnvironmentFailed(
-                f"{self._who(row)} could not be made: {type(error).__name__}: {error}", self.piece.first + row
+                f"{self._who(row)} could not be made: {described(error)}", self.piece.first + row
             ) from error
         if not isinstance(env, gymnasium.Env):
             raise BadEnvironment(
@@ -185,17 +195,25 @@ class Singles:
         when = f"in step {step} of its episode" if step else "when it was reset"
         return BadEnvironment(f"{self._who(row)}, {when}: {what}.")
 
-    def _failed(self, row: int, error: Exception) -> EnvironmentFailed:
+    def _failed(self, row: int, error: BaseException) -> EnvironmentFailed:
         step = int(self.length[row]) + 1
         when = f"in step {step} of its episode" if step else "in reset"
-        return EnvironmentFailed(
-            f"{self._who(row)} raised {when}: {type(error).__name__}: {error}", self.piece.first + row, step
-        )
+        return EnvironmentFailed(f"{self._who(row)} raised {when}: {described(error)}", self.piece.first + row, step)
 
     def _wrong_step(self, results: list[Any]) -> BadEnvironment:
         row = next(row for row, result in enumerate(results) if not isinstance(result, tuple) or len(result) != 5)
         expected = "(observation, reward, terminated, truncated, info)"
         return self._blame(row, f"step should return {expected}, but returned {_short(results[row])}")
+
+
+def close(env: Any) -> None:
+    """Close an environment, which may have failed before and may not close either."""
+    try:
+        env.close()
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        pass
 
 
 NEVER = np.iinfo(np.int64).max

@@ -16,7 +16,7 @@ from motet.envs.form import Form, Leaf, Make
 from motet.envs.group import Build, Singles
 from motet.envs.thread import ThreadPool
 from motet.envs.vector import Vector, autoreset_mode
-from motet.errors import BadEnvironment, MotetError
+from motet.errors import BadEnvironment, MotetError, described
 from motet.flow.host import HostEnvironment, Opening, Pool
 from motet.flow.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 from motet.flow.spaces import parts as space_parts
@@ -70,15 +70,27 @@ class Gymnasium(HostEnvironment):
                 return env.single_observation_space, env.single_action_space
             return env.observation_space, env.action_space
         finally:
+            self._close(env)
+
+    def _close(self, env: Any) -> None:
+        """Before a run begins, an environment that cannot be closed is an error; in a run it would come too late."""
+        try:
             env.close()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise BadEnvironment(
+                f"{self.name!r} was made only to ask for its spaces, and its close() raised {described(error)}. "
+                "Let close() succeed at any time, also before the first reset()."
+            ) from error
 
     def _make_one(self) -> Any:
         try:
             env = self.make(1) if self.vector else self.make()
-        except MotetError:
+        except (MotetError, KeyboardInterrupt):
             raise
-        except Exception as error:
-            raise BadEnvironment(f"{self.name!r} cannot be made: {type(error).__name__}: {error}") from error
+        except BaseException as error:
+            raise BadEnvironment(f"{self.name!r} cannot be made: {described(error)}") from error
         expected = gymnasium.vector.VectorEnv if self.vector else gymnasium.Env
         if not isinstance(env, expected):
             hint = " Say vector=True." if isinstance(env, gymnasium.vector.VectorEnv) else ""

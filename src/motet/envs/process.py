@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -17,6 +18,9 @@ from motet.envs.shared import Bell
 
 QUIET = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """One worker is one thread of work: more would fight the other workers for cores."""
+
+KILLED = 10.0
+"""Seconds after which a process that was killed and has not ended is given up."""
 
 
 class Process:
@@ -38,8 +42,24 @@ class Process:
                     pass_fds=sorted(set(numbers)),
                     stdin=subprocess.DEVNULL,  # The terminal's input is the caller's.
                     env=_environment(),
+                    process_group=0,  # its own: what it starts and leaves can be ended with it
                 )
+            self.ended = _watched(self.popen.pid)
+            if self.ended is not None:
+                undo.callback(os.close, self.ended)
             self._close_descriptors = undo.pop_all().close
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What to listen to, in the order in which to take note of what happened at once: work that was done counts,
+        then last words, then the end."""
+        return (self.done.hear, self.channel.fileno(), *(() if self.ended is None else (self.ended,)))
+
+    def has_words(self) -> bool:
+        """Whether something waits in the socket, its end included."""
+        poll = select.poll()
+        poll.register(self.channel, select.POLLIN)
+        return bool(poll.poll(0))
 
     def send_setup(self, setup: bytes, timeout: float) -> None:
         """If the child is dead already, whoever waits for it will see that."""
@@ -56,22 +76,39 @@ class Process:
 
     def how_it_ended(self) -> str:
         """In words; waits for the end, and helps if it does not come."""
-        try:
-            code = self.popen.wait(2.0)
-        except subprocess.TimeoutExpired:
+        if not self.wait(2.0):
             self.popen.kill()
-            code = self.popen.wait()
+        code = self.popen.wait()
         if code >= 0:
             return f"it exited with code {code}"
         with contextlib.suppress(ValueError):
             return f"it was killed by signal {-code} ({signal.Signals(-code).name})"
         return f"it was killed by signal {-code}"
 
+    def wait(self, seconds: float) -> bool:
+        """Whether it has ended, or does so in time; what it had started and left is ended then."""
+        if self.popen.returncode is not None:
+            return True
+        if self.ended is not None:
+            poll = select.poll()
+            poll.register(self.ended, select.POLLIN)
+            if not poll.poll(seconds * 1000):
+                return False
+        else:
+            try:
+                self.popen.wait(seconds)
+            except subprocess.TimeoutExpired:
+                return False
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.popen.pid, signal.SIGKILL)
+        self.popen.wait()
+        return True
+
     def forget(self) -> None:
         """Make sure that it has ended, and close what led to it."""
-        if self.popen.poll() is None:
+        if not self.wait(0.0):
             self.popen.kill()
-        self.popen.wait()
+            self.wait(KILLED)
         self._close_descriptors()
 
 
@@ -83,7 +120,7 @@ def end_all(processes: list[tuple[Process, memoryview, bool]], grace: float) -> 
     began = time.monotonic()
     for process, _, is_idle in processes:
         _join(process, began + (grace if is_idle else grace / 5))
-    stubborn = [process for process, _, _ in processes if process.popen.poll() is None]
+    stubborn = [process for process, _, _ in processes if not process.wait(0.0)]
     for process in stubborn:
         process.popen.terminate()
     began = time.monotonic()
@@ -99,8 +136,16 @@ def where_it_is(words: memoryview) -> int:
 
 
 def _join(process: Process, deadline: float) -> None:
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.popen.wait(max(0.0, deadline - time.monotonic()))
+    process.wait(max(0.0, deadline - time.monotonic()))
+
+
+def _watched(pid: int) -> int | None:
+    """A descriptor that tells when the process ends, where there are such. The end of its socket does not: a process
+    that it has forked may hold that open."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
 
 
 def _environment() -> dict[str, str]:

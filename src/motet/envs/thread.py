@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import warnings
+
 import numpy as np
 
 from motet.bounds import RECORD, Outside, Tally
@@ -11,6 +14,9 @@ from motet.envs.group import Build, Group, Piece
 from motet.envs.slots import Slot, slots_over, slots_size
 from motet.errors import MotetError
 from motet.flow.host import HostStep, Leaves, Opening
+
+CLOSING = 5.0
+"""Seconds that environments may take to close."""
 
 
 class ThreadPool:
@@ -49,7 +55,21 @@ class ThreadPool:
         group, self._group = self._group, None
         if group is not None:
             self._tally.add(Outside.read(self._record, all_bounds(self._form)))
-            group.close()
+            self._close(group)
+
+    def _close(self, group: Group) -> None:
+        """Close the environments in a thread of their own: nobody can end a close() that hangs, but nobody need wait
+        for it either."""
+        closing = threading.Thread(target=group.close, name=f"close {self._form.name}", daemon=True)
+        closing.start()
+        closing.join(CLOSING)
+        if closing.is_alive():
+            warnings.warn(
+                f"The environments of {self._form.name!r} have not closed within {CLOSING:g} s and are left as they "
+                "are. Their close() should return.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def _next_slot(self) -> Slot:
         self._turn = 1 - self._turn

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,9 +11,9 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from motet.envs.actions import Actions
 from motet.envs.checks import Observations, write_flags, write_rewards
 from motet.envs.form import Form, Make, check_same_spaces
-from motet.envs.group import At, Piece
+from motet.envs.group import At, Piece, close
 from motet.envs.slots import Slot
-from motet.errors import BadEnvironment, EnvironmentFailed, MotetError
+from motet.errors import BadEnvironment, EnvironmentFailed, MotetError, described
 
 
 class Vector:
@@ -47,7 +46,9 @@ class Vector:
         seeds, self.seeds = self.seeds, None
         try:
             observation, _ = self._env.reset(seed=self._seed(seeds))
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise self._failed(error) from error
         self._write(observation, out.observation)
         for first, last in zip(out.observation, out.next_observation, strict=True):
@@ -58,7 +59,9 @@ class Vector:
         action = self.actions.batch(out.action)
         try:
             observation, reward, terminated, truncated, info = self._env.step(action)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise self._failed(error) from error
         write_rewards(np.asarray(reward), out.reward, self._blame)
         write_flags("terminated", np.asarray(terminated), out.terminated, self._blame)
@@ -78,8 +81,7 @@ class Vector:
     def close(self) -> None:
         env, self.env = self.env, None
         if env is not None:
-            with contextlib.suppress(Exception):
-                env.close()
+            close(env)
 
     @property
     def _env(self) -> VectorEnv:
@@ -128,7 +130,9 @@ class Vector:
     def _reset_rows(self, ended: np.ndarray) -> Any:
         try:
             observation, _ = self._env.reset(options={"reset_mask": ended.copy()})
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise self._failed(error) from error
         return observation
 
@@ -141,10 +145,10 @@ class Vector:
     def _make(self, make: Make, count: int) -> VectorEnv:
         try:
             env = make(count)
-        except MotetError:
+        except (MotetError, KeyboardInterrupt):
             raise
-        except Exception as error:
-            raise EnvironmentFailed(f"{self._who()} could not be made: {type(error).__name__}: {error}") from error
+        except BaseException as error:
+            raise EnvironmentFailed(f"{self._who()} could not be made: {described(error)}") from error
         if not isinstance(env, VectorEnv) or env.num_envs != count:
             got = f"one of {env.num_envs}" if isinstance(env, VectorEnv) else f"a {type(env).__name__}"
             raise BadEnvironment(f"{self._who()} should be a vector environment of {count}, but is {got}.")
@@ -158,8 +162,8 @@ class Vector:
         when = f"in step {step} of its episode" if step else "when it was reset"
         return BadEnvironment(f"Environment {self.piece.first + row} ({self.form.name}), {when}: {what}.")
 
-    def _failed(self, error: Exception) -> EnvironmentFailed:
-        return EnvironmentFailed(f"{self._who()} raised {type(error).__name__}: {error}")
+    def _failed(self, error: BaseException) -> EnvironmentFailed:
+        return EnvironmentFailed(f"{self._who()} raised {described(error)}")
 
 
 def autoreset_mode(env: VectorEnv, name: str) -> AutoresetMode:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import select
 import time
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -21,63 +19,19 @@ from motet.envs.checks import all_bounds
 from motet.envs.form import Form
 from motet.envs.group import Build, Piece
 from motet.envs.messages import ERRORS, OUTSIDE, RESET, STEP, WORDS, Setup, receive_words
-from motet.envs.process import Process, end_all, where_it_is
+from motet.envs.process import Process, where_it_is
 from motet.envs.shared import attach
 from motet.envs.slots import Slot, slots_over, slots_size
-from motet.errors import BadEnvironment, EnvironmentFailed, EnvironmentTimeout, MotetError
+from motet.envs.staff import Belongings, Worker
+from motet.errors import BadEnvironment, EnvironmentFailed, EnvironmentTimeout, MotetError, described
 from motet.flow.host import HostStep, Leaves, Opening
 from motet.memory import reserve
-
-GRACE = 5.0
-"""Seconds that an idle worker may take to close its environments."""
 
 LONGEST_SLEEP = 3600.0
 """Seconds after which a wait looks at its deadline, which may be infinite."""
 
-
-@dataclass
-class Worker:
-    """A worker's share of the pool, which outlives the process that it runs in."""
-
-    number: int
-    rows: slice
-    process: Process
-    words: memoryview
-    busy: str = ""
-    """What it is doing now, in a word for messages; empty if it waits to be told."""
-    deadline: float = 0.0
-    slot: int = 0
-    lost: bool = False
-    """Whether the step that it is in never comes back, because its process died."""
-    dead: bool = False
-    """Whether its process died while it had nothing to do. It is started anew when there is something."""
-    deaths: int = 0
-    unreported: int = 0
-    """Restarts that no step has told of yet."""
-
-
-@dataclass
-class Belongings:
-    """What must be given back, kept apart from the pool so that it can be when the pool is forgotten."""
-
-    memory: int
-    shared: mmap.mmap
-    owner: int = field(default_factory=os.getpid)
-    workers: list[Worker] = field(default_factory=list)
-
-    def give_back(self) -> None:
-        if os.getpid() != self.owner:  # A fork of the owner: the workers are not its own.
-            return
-        workers, self.workers = self.workers, []
-        try:
-            end_all([(worker.process, worker.words, not worker.busy) for worker in workers], GRACE)
-        finally:
-            for worker in workers:
-                worker.words.release()
-            os.close(self.memory)
-            # If the caller still has arrays of a step, the mapping lives as long as they do.
-            with contextlib.suppress(BufferError):
-                self.shared.close()
+WITHOUT_WATCH = 0.5
+"""The same where nothing tells at once of the end of a process."""
 
 
 class WorkerPool:
@@ -95,6 +49,7 @@ class WorkerPool:
         self._finalizer = weakref.finalize(self, self._own.give_back)
         self._slots = slots_over(self._own.shared, header, form, opening.count)
         self._poll = select.poll()
+        self._longest_sleep = LONGEST_SLEEP if hasattr(os, "pidfd_open") else WITHOUT_WATCH
         self._by_descriptor: dict[int, Worker] = {}
         self._turn = 0
         self._all, self._none = np.ones(opening.count, np.bool_), np.zeros(opening.count, np.int32)
@@ -194,7 +149,7 @@ class WorkerPool:
     def _introduce(self, worker: Worker) -> None:
         """Listen to a worker's new process, and tell it what it is."""
         process = worker.process
-        for descriptor in (process.done.hear, process.channel.fileno()):
+        for descriptor in process.descriptors:
             self._poll.register(descriptor, select.POLLIN)
             self._by_descriptor[descriptor] = worker
         self._begin(worker, "starting")
@@ -207,7 +162,7 @@ class WorkerPool:
         process.send_setup(cloudpickle.dumps(setup), self._opening.timeout)
 
     def _unlisten(self, worker: Worker) -> None:
-        for descriptor in (worker.process.done.hear, worker.process.channel.fileno()):
+        for descriptor in worker.process.descriptors:
             self._poll.unregister(descriptor)
             del self._by_descriptor[descriptor]
 
@@ -232,20 +187,28 @@ class WorkerPool:
         """Until all of them are idle."""
         while busy := [worker for worker in workers if worker.busy]:
             deadline = min([worker.deadline for worker in busy])
-            self._listen(workers, min(max(0.0, deadline - time.monotonic()), LONGEST_SLEEP))
+            self._listen(workers, min(max(0.0, deadline - time.monotonic()), self._longest_sleep))
 
     def _listen(self, workers: list[Worker], seconds: float) -> None:
         """Take note of what workers have to say, waiting for the first word at most so long."""
         events = self._poll.poll(seconds * 1000)
         # Bells first: a worker that finished and then died has finished. And what follows a death may close
         # descriptors and open others of the same number.
-        for descriptor, _ in events if len(events) == 1 else sorted(events, key=self._is_channel):
-            self._hear(descriptor)
+        for descriptor, _ in events if len(events) == 1 else sorted(events, key=self._order):
+            if descriptor in self._by_descriptor:  # not if it belonged to a worker that is dead by now
+                self._hear(descriptor)
         if not events:
+            self._look_for_dead(workers)
             self._complain(workers)
 
-    def _is_channel(self, event: tuple[int, int]) -> bool:
-        return event[0] == self._by_descriptor[event[0]].process.channel.fileno()
+    def _order(self, event: tuple[int, int]) -> int:
+        return self._by_descriptor[event[0]].process.descriptors.index(event[0])
+
+    def _look_for_dead(self, workers: list[Worker]) -> None:
+        """Where no descriptor tells of the end of a process, and somebody else holds its socket open."""
+        for worker in workers:
+            if worker.process.ended is None and worker.busy and worker.process.wait(0.0):
+                self._mourn(worker)
 
     def _hear(self, descriptor: int) -> None:
         worker = self._by_descriptor[descriptor]
@@ -255,13 +218,12 @@ class WorkerPool:
                 self._blank(worker)
             worker.busy = ""
             return
+        if descriptor == worker.process.ended and not worker.process.has_words():
+            self._mourn(worker)
+            return
         words = receive_words(worker.process.channel)
         if words is None:
-            self._unlisten(worker)
-            if worker.busy:
-                self._revive(worker)
-            else:
-                worker.dead = True
+            self._mourn(worker)
         elif words["kind"] == "error":
             raise self._error(worker, words)
         elif worker.lost:  # It has started anew; its environments need an episode to begin with.
@@ -269,6 +231,14 @@ class WorkerPool:
             worker.process.command(worker.words, RESET, worker.slot)
         else:
             worker.busy = ""
+
+    def _mourn(self, worker: Worker) -> None:
+        """The worker's process is dead, and has left no word."""
+        self._unlisten(worker)
+        if worker.busy:
+            self._revive(worker)
+        else:
+            worker.dead = True
 
     def _revive(self, worker: Worker) -> None:
         """The worker's process is dead. Start another one; if the worker was at work, the work is lost."""
@@ -347,6 +317,6 @@ def _pickled(build: Build, form: Form) -> bytes:
     except Exception as error:
         raise BadEnvironment(
             f"Environments in worker processes must be made by something that can be pickled, but what makes "
-            f"{form.name!r} cannot be: {type(error).__name__}: {error}. Make everything that belongs to a process "
+            f"{form.name!r} cannot be: {described(error)}. Make everything that belongs to a process "
             "(files, locks, devices, windows) inside of the function, or use workers=0."
         ) from error
