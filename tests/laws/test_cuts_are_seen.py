@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 import motet
-from motet.engine.local import gather
+from motet.engine.local import Outcome, gather
+from motet.flow.graph import Graph
 from motet.flow.trace import trace
+from motet.flow.values import is_key
 from motet.plan.check import violations
 from tests.laws.cases import assert_close, run, traced
 
@@ -97,7 +99,21 @@ class Passes(Sketch):
 def learned(algorithm: motet.Algorithm, plan: motet.Plan) -> Any:
     """The learner state after three iterations."""
     graph = traced(algorithm, plan)
-    return gather(graph, run(graph, plan)[0], "learner")
+    outcome, _ = run(graph, plan)
+    assert_replicated(graph, outcome)
+    return gather(graph, outcome, "learner")
+
+
+def assert_replicated(graph: Graph, outcome: Outcome) -> None:
+    """What has no environment axis is the same on every device that has it, to the last bit."""
+    for store in (store for stores in outcome.stores.values() for store in stores):
+        for name, leaves in store.items():
+            for leaf, axis in zip(leaves, graph.variables[name].axes, strict=True):
+                if axis is None and isinstance(leaf, jax.Array):
+                    numbers = jax.random.key_data(leaf) if is_key(leaf) else leaf
+                    first, *others = [np.asarray(shard.data) for shard in numbers.addressable_shards]
+                    for other in others:
+                        np.testing.assert_array_equal(other, first)
 
 
 def complaints(algorithm: motet.Algorithm, plan: motet.Plan) -> list[str]:
