@@ -15,6 +15,7 @@ import numpy as np
 from motet.engine.place import Place
 from motet.engine.supervise import Supervisor, Wait
 from motet.errors import MotetError
+from motet.flow.combine import Combine, join
 from motet.flow.graph import Graph, Var
 from motet.plan.plan import Plan
 from motet.plan.project import Wire
@@ -151,7 +152,7 @@ class Wiring:
                     if (piece.var, piece.leaf) == (var.name, leaf)
                 ]
                 if len(parts) > 1:
-                    parts = [_join([place.put(part) for part in parts], axis)]
+                    parts = [_join([place.put(part) for part in parts], axis, var.combine[leaf])]
                 leaves.append(place.put(parts[0], axis))
             values[var.name] = tuple(leaves)
         # Waiting here, not inside a compiled call, keeps a late value from stalling other threads' dispatch.
@@ -173,7 +174,8 @@ def _cut(leaf: Any, piece: Piece) -> Any:
     return jax.lax.slice_in_dim(leaf, piece.start, piece.stop, axis=piece.axis)
 
 
-def _join(parts: Sequence[Any], axis: int | None) -> Any:
+def _join(parts: Sequence[Any], axis: int | None, how: Combine | None) -> Any:
     if axis is None:
-        return sum(parts[1:], parts[0]) / len(parts)
+        assert how is not None
+        return join(how, parts)
     return jnp.concatenate(parts, axis)

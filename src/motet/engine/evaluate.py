@@ -17,6 +17,7 @@ from jax.extend.core import jaxpr_as_fun
 
 from motet.engine.inside import Exchange
 from motet.flow.batch import SHARDS
+from motet.flow.combine import ACROSS
 from motet.flow.graph import REDUCE, Cut, Graph, Node, uses_key
 from motet.plan.project import Recv, Rounds, Send, Step
 
@@ -115,11 +116,8 @@ class Evaluator:
         written: Store = {}
         for var in (self.graph.variables[name] for name in node.writes if name not in self.graph.views):
             mine, results = results[: len(var.avals)], results[len(var.avals) :]
-            if var.mean and self.cut.shards > 1:
-                mine = [
-                    leaf if axis is not None else jax.lax.pmean(leaf, SHARDS)
-                    for leaf, axis in zip(mine, var.axes, strict=True)
-                ]
+            if self.cut.shards > 1:
+                mine = [ACROSS[how](leaf, SHARDS) if how else leaf for leaf, how in zip(mine, var.combine, strict=True)]
             written[var.name] = tuple(mine)
         return written
 

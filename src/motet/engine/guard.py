@@ -13,6 +13,7 @@ import numpy as np
 from motet.engine.report import Columns
 from motet.errors import Diverged, MotetError
 from motet.flow.graph import Graph
+from motet.flow.values import on_host
 
 
 class Guard:
@@ -54,7 +55,7 @@ class Guard:
                 iteration - 1,
             )
         with self.lock:
-            self.good, self.last = (iteration, jax.tree.map(np.array, leaves)), now
+            self.good, self.last = (iteration, jax.tree.map(on_host, leaves)), now
 
     def look_at_replay(self, leaves: tuple[Any, ...]) -> None:
         """Raise what a replay inside of a compiled program could only note."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from motet.engine import first_ready
@@ -32,6 +33,7 @@ from motet.engine.supervise import Supervisor
 from motet.errors import Diverged, Stalled, Stopped
 from motet.flow.graph import Graph
 from motet.flow.host import Opening
+from motet.flow.values import is_key, on_host
 from motet.plan.plan import Plan
 from motet.plan.project import Program, project, wires
 
@@ -348,8 +350,9 @@ def gather(graph: Graph, outcome: Outcome, name: str) -> Any:
         if all(name in store for store in stores):
             leaves = []
             for position, axis in enumerate(var.axes):
-                parts = [np.asarray(store[name][position]) for store in stores]
-                leaves.append(parts[0] if axis is None else np.concatenate(parts, axis))
+                parts = [on_host(store[name][position]) for store in stores]
+                concatenate = jnp.concatenate if is_key(parts[0]) else np.concatenate
+                leaves.append(parts[0] if axis is None else concatenate(parts, axis))
             return var.unpack(tuple(leaves))
     raise KeyError(name)
 

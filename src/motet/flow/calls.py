@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from motet.errors import BadAlgorithm
+from motet.flow.coding import Function, Here
 from motet.flow.graph import Kind
-from motet.flow.record import Function, Here, Recorder
+from motet.flow.record import Recorder
 from motet.flow.values import split
 
 OWN_NAMES = frozenset((
@@ -39,7 +40,7 @@ class Calling:
         def run(here: Here, *read: Any) -> tuple[Any, ...]:
             table = dict(zip(reads, read, strict=True))
             random = {"key": here.key} if "key" in wanted else {}
-            random |= {"keys": here.row_keys(count_rows(read))} if count_rows else {}
+            random |= {"keys": here.row_keys(*count_rows(read))} if count_rows else {}
             result = method(table[weights], *arguments(table), **random)
             return result if type(result) is tuple else (result,)
 
@@ -50,7 +51,7 @@ class Calling:
         results = [self.record.value(write) for write in node.writes]
         return tuple(results) if len(results) > 1 else results[0]
 
-    def _count_rows(self, name: str, reads: Sequence[str]) -> Callable[[Sequence[Any]], int]:
+    def _count_rows(self, name: str, reads: Sequence[str]) -> Callable[[Sequence[Any]], tuple[int, int]]:
         count_rows = self.record.rows(reads)
         if count_rows is None:
             raise BadAlgorithm(

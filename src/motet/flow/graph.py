@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from motet.flow.combine import Combine
 from motet.flow.host import HostCall, ReplayCall
 
 Kind = Literal["init", "act", "env", "call", "remember", "sample", "reprioritize", "apply"]
@@ -51,22 +53,30 @@ class Var:
     """Shapes with all environments in one piece."""
     axes: tuple[int | None, ...]
     """For each leaf, which dimension is cut with the environments; None: every piece has the whole leaf."""
-    mean: bool = False
-    """True: leaves without an environment axis are means over a batch, so pieces of them are averaged."""
+    combine: tuple[Combine | None, ...] = ()
+    """For each leaf, how the pieces of a result over the batch become that of the whole batch; None: the leaf is cut
+    with the environments, or is the same in every piece."""
+    blocks: tuple[int, ...] = ()
+    """For each leaf that is cut, into how many blocks its rows fall, of each of which every piece has its share: 1 if
+    a piece's rows follow each other, more in a minibatch."""
     loop: str | None = None
     """The loop that made it and whose rounds it does not outlive; None for the run's own state."""
     late: bool = False
     """True: its readers can do with the value of an earlier round, in loops inside the iteration too."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "combine", self.combine or (None,) * len(self.avals))
+        object.__setattr__(self, "blocks", self.blocks or (1,) * len(self.avals))
 
     @property
     def link(self) -> str:
         """The name under which this variable travels: `rollout` for `rollout.reward`."""
         return self.name.split(".")[0]
 
-    def local(self, parts: int) -> tuple[jax.ShapeDtypeStruct, ...]:
+    def local(self, parts: int | Fraction) -> tuple[jax.ShapeDtypeStruct, ...]:
         """The shapes of one piece of `parts`."""
         return tuple(
-            aval if axis is None else resize(aval, axis, aval.shape[axis] // parts)
+            aval if axis is None else resize(aval, axis, int(aval.shape[axis] / Fraction(parts)))
             for aval, axis in zip(self.avals, self.axes, strict=True)
         )
 
@@ -80,6 +90,16 @@ class Var:
     def divisible(self) -> bool:
         """Whether any leaf is cut with the environments."""
         return any(axis is not None for axis in self.axes)
+
+    @property
+    def partial(self) -> bool:
+        """Whether any leaf is one piece's part of a result over the batch."""
+        return any(self.combine)
+
+    def paths(self) -> list[str]:
+        """The name of each leaf: `gradient.1['loss']`."""
+        paths = jax.tree_util.tree_flatten_with_path(self.unpack(self.avals))[0]
+        return [f"{self.name}{jax.tree_util.keystr(path)}" for path, _ in paths]
 
 
 @dataclass(frozen=True)
@@ -97,6 +117,8 @@ class Node:
     """True: it computes a statistic over the whole batch."""
     draws: bool = False
     """True: it draws random numbers for a batch as a whole, so that pieces of the batch would draw others."""
+    whole: tuple[str, ...] = ()
+    """Results that it can only give for the whole batch in one piece, each with the reason; empty: it may be cut."""
     host: HostCall | None = field(default=None, compare=False, repr=False)
     """What it does outside of XLA, instead of `code`."""
     replay: ReplayCall | None = field(default=None, compare=False, repr=False)
@@ -147,6 +169,8 @@ class Report:
     var: str
     how: Literal["sum", "mean"]
     node: str
+    names: tuple[str, ...] = ()
+    """Under which each leaf is shown."""
     every: int = 1
     """It means something in iterations n - 1, 2n - 1, ... alone."""
 

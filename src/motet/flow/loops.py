@@ -17,6 +17,7 @@ from motet.flow.calls import Calling
 from motet.flow.graph import Cut, Graph, Loop, Report
 from motet.flow.record import Recorder
 from motet.flow.replaying import Replaying
+from motet.flow.reporting import named
 from motet.flow.states import States
 from motet.flow.values import Drawn, Rollout, Swept, Value, show
 
@@ -46,8 +47,9 @@ class Flow:
     def call(self, method: Callable[..., Any], *values: Any) -> Any:
         """Run `method(weights, *values[, key][, keys])` -> handles of what it returns, one for each element of a tuple.
 
-        What it returns without an environment axis is taken to be a mean over the batch. A parameter `key` gets one
-        key for the whole batch; `keys` gets one for each row of it, [N], the same however the batch is cut.
+        What it returns without an environment axis is one result over the batch: how pieces of it combine is found in
+        its program, and what no combination gives needs the batch in one piece. A parameter `key` gets one key for
+        the whole batch; `keys` gets one for each row of it, [N], the same however the batch is cut.
 
         An attribute or item of a handle is a handle on that part of what the method returned.
         """
@@ -89,7 +91,8 @@ class Flow:
 
     def apply(self, method: Callable[..., Any], *values: Any) -> None:
         """Run `method(state, *values[, key]) -> state`: the learner state changes. A parameter `key` gets one key for
-        each update."""
+        each update. What it reads with an environment axis may change the state by `motet.batch_mean` and the like
+        alone, or else needs the batch in one piece."""
         self._calling.apply(method, values)
 
     def state(self, name: str, init: Callable[..., Any], *, per_environment: bool = False) -> Value:
@@ -176,7 +179,11 @@ class Flow:
             variables=record.variables,
             views=record.views,
             root=complete(root, sites, tuple(record.views)),
-            reports=(*(Report(name, "sum", "env") for name in self._acting.sums()), *iteration.reported),
+            reports=named(
+                record.title,
+                record.variables,
+                [*(Report(name, "sum", "env") for name in self._acting.sums()), *iteration.reported],
+            ),
             divisors=tuple(dict.fromkeys(record.divisors)),
             cuts=record.cuts,
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from motet.errors import BadAlgorithm
 
@@ -132,6 +133,18 @@ def strict(leaf: Any) -> jax.Array:
 def strict_aval(leaf: Any) -> jax.ShapeDtypeStruct:
     array = leaf if hasattr(leaf, "dtype") and hasattr(leaf, "shape") else jnp.asarray(leaf)
     return jax.ShapeDtypeStruct(array.shape, array.dtype)
+
+
+def is_key(leaf: Any) -> bool:
+    """Whether it is an array of random keys, which NumPy does not know."""
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def on_host(leaf: Any) -> Any:
+    """A copy of an array in the host's memory; random keys remain an array of JAX."""
+    if not is_key(leaf):
+        return np.array(leaf)
+    return jax.random.wrap_key_data(jnp.array(np.array(jax.random.key_data(leaf))), impl=jax.random.key_impl(leaf))
 
 
 def show(tree: Any) -> str:

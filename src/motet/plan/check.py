@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Iterator
 
 from motet.errors import BadPlan
-from motet.flow.graph import Graph, Loop, walk, written
+from motet.flow.graph import Graph, Loop, Node, walk, written
 from motet.plan.plan import OUTSIDE, REST, Plan
 from motet.plan.project import Cast, Wire
 
@@ -31,6 +31,8 @@ def violations(graph: Graph, plan: Plan, devices: int | None = None, platform: s
         *_hosts(graph, plan, cast),
         *_outside(graph, plan, cast),
         *_statistics(graph, plan, cast),
+        *_pieces(graph, plan, cast),
+        *_orders(graph, plan, cast),
         *_links(graph, plan, cast),
         *_places(plan, devices, platform),
     ]
@@ -172,8 +174,8 @@ def _statistics(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
         if node.name in plan.per_replica:
             continue
         accept = f"accept it with per_replica=({node.name!r},)"
-        partial = [v for v in node.reads if graph.variables[v].mean and cast.owner[v] == name]
-        reads = f"reads the mean {partial[0]!r}" if partial else ""
+        partial = [v for v in node.reads if graph.variables[v].partial and cast.owner[v] == name]
+        reads = f"reads {partial[0]!r}, a result over the batch" if partial else ""
         why = "computes a statistic over the batch" if node.statistic else reads
         if why and fragment.replicas > 1:
             yield (
@@ -190,6 +192,61 @@ def _statistics(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
                 f"node {node.name!r} draws random numbers for its batch, which the {fragment.cut.parts} pieces of "
                 f"fragment {name!r} would draw otherwise: draw them in act, keep the node in one piece, or {accept}"
             )
+
+
+def _pieces(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
+    """What a node makes of the whole batch and no combination of pieces would give."""
+    for node in graph.sites().values():
+        name = cast.home[node.name]
+        parts = plan.fragments[name].cut.parts
+        if parts == 1:
+            continue
+        more = f" and {len(node.whole) - 1} other results" if len(node.whole) > 1 else ""
+        if node.whole and node.kind == "apply":
+            read = ", ".join(repr(var) for var in node.reads if graph.variables[var].divisible)
+            yield (
+                f"node {node.name!r} reads {read}, of which each of the {parts} pieces of fragment {name!r} has its "
+                f"own rows, and would change the state differently in each: {node.whole[0]}{more}. Compute gradients "
+                "in a method for flow.call, whose results are combined over the pieces, use motet.batch_mean and the "
+                f"like in {node.name!r}, or keep the node in one piece"
+            )
+        elif node.whole and node.name not in plan.per_replica:
+            yield (
+                f"node {node.name!r} returns {node.whole[0]}{more}, which the {parts} pieces of fragment {name!r} "
+                "would each compute from their own rows, and no combination of them is that of the whole batch: take "
+                "what is over the batch with motet.batch_mean(x, weight), motet.batch_sum, motet.batch_max or "
+                "motet.batch_moments, compute the rest in a later flow.call, keep the node in one piece, or accept it "
+                f"with per_replica=({node.name!r},)"
+            )
+        elif not node.whole:
+            yield from _averages(graph, node, f"the {parts} pieces of fragment {name!r}")
+
+
+def _averages(graph: Graph, node: Node, pieces: str) -> Iterator[str]:
+    """Results that could only be averaged and are of a type that has no average."""
+    for var in (graph.variables[var] for var in node.writes):
+        for path, aval, how in zip(var.paths(), var.avals, var.combine, strict=True):
+            if how == "mean" and aval.dtype.kind not in "fcV":
+                yield (
+                    f"node {node.name!r} returns {path} of the type {aval.dtype}, of which {pieces} could only be "
+                    "averaged, and such values have no average: return a sum or an extreme over the rows, which "
+                    "combine as they are, or a float"
+                )
+
+
+def _orders(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
+    """Rows that lie otherwise in pieces than in the whole batch, and so cannot be joined or cut on the way."""
+    for loop in (item for item, _ in walk(graph.root) if isinstance(item, Loop)):
+        for wire in cast.wires_of(loop):
+            source, target = (plan.fragments[name].cut.parts for name in (wire.source, wire.target))
+            for var in (graph.variables[name] for name in wire.vars if source != target):
+                if max(var.blocks, default=1) > 1:
+                    yield (
+                        f"link {wire.link!r}: the rows of {var.name!r} are shuffled within each piece, so they cannot "
+                        f"go from the {source} pieces of fragment {wire.source!r} to the {target} of "
+                        f"{wire.target!r}: put what makes them and what reads them into one fragment, or give both as "
+                        "many pieces"
+                    )
 
 
 def _links(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from motet.errors import MotetError
 from motet.flow.algorithm import Algorithm, Decision, Spec, besides, exploits
 from motet.flow.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from motet.flow.values import is_key
 
 
 class Policy:
@@ -63,7 +65,7 @@ class Policy:
         from safetensors.numpy import save_file
 
         leaves = jax.tree_util.tree_flatten_with_path(self.params)[0]
-        arrays = {jax.tree_util.keystr(path): np.asarray(leaf, order="C") for path, leaf in leaves}
+        arrays = {jax.tree_util.keystr(path): np.asarray(_numbers(leaf), order="C") for path, leaf in leaves}
         save_file(arrays, folder / "policy.safetensors")
         spec = self.algorithm.spec
         described = {
@@ -109,7 +111,20 @@ def _restore(described: Any, arrays: Any, algorithm: type[Algorithm]) -> tuple[A
     bound = algorithm(**options).bind(spec)
     shape = jax.eval_shape(lambda key: bound.policy(bound.init(key)), jax.random.key(0))
     leaves, treedef = jax.tree_util.tree_flatten_with_path(shape)
-    return bound, jax.tree.unflatten(treedef, [arrays[jax.tree_util.keystr(path)] for path, _ in leaves])
+    found = [_as_was(aval, arrays[jax.tree_util.keystr(path)]) for path, aval in leaves]
+    return bound, jax.tree.unflatten(treedef, found)
+
+
+def _numbers(leaf: Any) -> Any:
+    """An array that a file can hold."""
+    return jax.random.key_data(leaf) if is_key(leaf) else leaf
+
+
+def _as_was(aval: Any, array: np.ndarray) -> Any:
+    """The array that `_numbers` was given."""
+    if not is_key(aval):
+        return array
+    return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(jnp.zeros((), aval.dtype)))
 
 
 def _fit(space: Space, observation: Any, where: str = "") -> Any:
