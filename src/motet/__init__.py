@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         UnknownName,
     )
     from motet.flow.algorithm import Algorithm, Decision, Spec, option
-    from motet.flow.batch import batch_mean, batch_moments
+    from motet.flow.batch import batch_gather, batch_max, batch_mean, batch_min, batch_moments, batch_ranks, batch_sum
     from motet.flow.environment import Environment
     from motet.flow.graph import Graph
     from motet.flow.loops import Flow
@@ -73,7 +73,15 @@ _HOME = {
         "UnknownName",
     ),
     "motet.flow.algorithm": ("Algorithm", "Decision", "Spec", "option"),
-    "motet.flow.batch": ("batch_mean", "batch_moments"),
+    "motet.flow.batch": (
+        "batch_gather",
+        "batch_max",
+        "batch_mean",
+        "batch_min",
+        "batch_moments",
+        "batch_ranks",
+        "batch_sum",
+    ),
     "motet.flow.environment": ("Environment",),
     "motet.flow.graph": ("Graph",),
     "motet.flow.loops": ("Flow",),
@@ -134,8 +142,13 @@ __all__ = [
     "Uniform",
     "UnknownName",
     "anakin",
+    "batch_gather",
+    "batch_max",
     "batch_mean",
+    "batch_min",
     "batch_moments",
+    "batch_ranks",
+    "batch_sum",
     "batched",
     "central",
     "check",

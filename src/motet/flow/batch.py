@@ -2,18 +2,17 @@
 
 A node may run in one piece or as several shards of an SPMD program. Inside it, `jnp.mean` would see one shard; the
 functions here see the batch. The tracer opens a scope around each node, which tells them how many pieces a mesh axis
-joins and remembers that the node asked for a statistic at all: a plan that replicates such a node without a collective
-must say so (`per_replica`).
+joins.
 
-What goes over all pieces is marked (see reduction/marks.py): so it is known of every result whether it is the same in
-all of them, and derivatives go back over the same way.
+What goes over all pieces is marked (see reduction/marks.py): so it is known of a node whether it takes statistics, and
+a plan that replicates it without a collective must say so (`per_replica`); it is known of every result whether it is
+the same in all pieces; and derivatives go back over the same way.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -42,7 +41,17 @@ class Scope:
     """Whether a mesh axis joins them; without, a trace only tells what shapes there would be."""
     blocks: dict[int, int] = field(default_factory=dict)
     """Number of rows -> the blocks that they fall into, of each of which a piece has its share."""
-    used: bool = False
+
+    @property
+    def axes(self) -> list[tuple[str, int]]:
+        """The axes to trace with: the mesh's, and one that nobody uses but that keeps JAX from taking what it traced in
+        other surroundings."""
+        blocks = "_".join(f"{rows}x{count}" for rows, count in self.blocks.items() if count > 1)
+        special = blocks or (self.pieces != 1 and not self.sharded)
+        return [
+            *([(SHARDS, int(self.pieces))] if self.sharded else []),
+            *([(f"pieces_{self.pieces}_{blocks}", 1)] if special else []),
+        ]
 
 
 _scope: ContextVar[Scope | None] = ContextVar("motet_batch_scope", default=None)
@@ -53,12 +62,11 @@ def _current() -> Scope:
     return _scope.get() or Scope()
 
 
-@contextmanager
-def scope(current: Scope) -> Iterator[Scope]:
-    """Open the surroundings of one node."""
+def trace_in(current: Scope, function: Callable[..., Any], *avals: Any) -> Any:
+    """A function's jaxpr in these surroundings."""
     token = _scope.set(current)
     try:
-        yield current
+        return jax.make_jaxpr(function, axis_env=current.axes)(*avals)
     finally:
         _scope.reset(token)
 
@@ -150,9 +158,7 @@ def _checked(values: jax.Array, weight: Any) -> jax.Array:
 
 def _across(what: str, part: jax.Array) -> jax.Array:
     """A result over the rows of every piece, from what each piece has of it."""
-    current = _current()
-    current.used = True
-    return _joined(what, current.sharded)(part)
+    return _joined(what, _current().sharded)(part)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
@@ -170,7 +176,6 @@ def _extreme_jvp(what: str, axis: Axis, primals: tuple[jax.Array], tangents: tup
 
 def _rows(what: str, values: jax.Array, axis: int) -> jax.Array:
     current = _current()
-    current.used = True
     axis = range(jnp.ndim(values))[axis]
     rows = jnp.shape(values)[axis]
     if what == "own":

@@ -15,8 +15,9 @@ import jax
 import jax.numpy as jnp
 
 from motet.flow import results
-from motet.flow.batch import SHARDS, Scope, row_keys, scope
+from motet.flow.batch import Scope, row_keys, trace_in
 from motet.flow.graph import WHOLE, Cut, Var
+from motet.flow.reduction import marks
 from motet.flow.values import strict, strict_aval
 
 
@@ -96,11 +97,8 @@ class Coding:
         return code
 
     def _jaxpr(self, run: Function, reads: tuple[str, ...], cut: Cut) -> Code:
-        axis_env = [(SHARDS, cut.shards)] if cut.shards > 1 else None
         avals = [self.variables[var].local(cut.parts) for var in reads]
-        return self._traced(
-            run, reads, avals, Fraction(cut.parts), Scope(Fraction(cut.shards), cut.shards > 1), axis_env
-        )
+        return self._traced(run, reads, avals, Fraction(cut.parts), Scope(Fraction(cut.shards), cut.shards > 1))
 
     def other(self, run: Function, reads: tuple[str, ...], code: dict[Cut, Code]) -> tuple[Code, Fraction]:
         """`run` with another number of environments, a cut's or twice as many, and how many times it the whole is.
@@ -125,16 +123,14 @@ class Coding:
         avals: Sequence[tuple[Any, ...]],
         pieces: Fraction,
         around: Scope,
-        axis_env: Any = None,
     ) -> Code:
         """`run` for one of so many `pieces`, on leaves of these types."""
         flat, seen = self._flat(run, reads, pieces)
         around.blocks = results.blocks_of([self.variables[var] for var in reads], avals)
-        with scope(around):
-            jaxpr = jax.make_jaxpr(flat, axis_env=axis_env)(*ADDRESS, *(leaf for leaves in avals for leaf in leaves))
+        jaxpr = trace_in(around, flat, *ADDRESS, *(leaf for leaves in avals for leaf in leaves))
         types, counted = seen[-1]
         counts = counted or any(self.variables[var].divisible for var in reads)
-        return Code(jaxpr, types, counts, around.used)
+        return Code(jaxpr, types, counts, marks.takes_statistics(jaxpr.jaxpr))
 
     def _flat(self, run: Function, reads: tuple[str, ...], pieces: Fraction) -> tuple[Callable[..., Any], list[Any]]:
         """`run` on flat leaves, and a list that gets, whenever it is traced, the types it returns and whether it asked

@@ -14,6 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
+
+from jax.extend.core import Jaxpr, jaxprs_in_params
 
 from motet.flow.reduction.equation import Equation
 from motet.flow.reduction.share import ROWS, UNKNOWN, Share, mixed, words
@@ -26,8 +29,17 @@ def name(what: str, axis: int = 0, blocks: int = 1) -> str:
     return f"{MARK}{what}_{axis}_{blocks}"
 
 
-def known(function: str) -> bool:
-    return function.startswith(MARK)
+def is_marked(equation: Any) -> bool:
+    return equation.primitive.name in ("jit", "pjit") and equation.params["name"].startswith(MARK)
+
+
+def takes_statistics(program: Jaxpr) -> bool:
+    """Whether something in it is over the whole batch."""
+    return any(
+        (is_marked(equation) and not equation.params["name"].startswith(f"{MARK}keys"))
+        or any(map(takes_statistics, jaxprs_in_params(equation.params)))
+        for equation in program.eqns
+    )
 
 
 def shares(equation: Equation, operands: Sequence[Share]) -> list[Share]:

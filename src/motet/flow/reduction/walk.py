@@ -82,7 +82,7 @@ class Walk:
     def equation(self, one: Any, two: Any, operands: list[Share]) -> list[Share]:
         """The shares of an equation's results."""
         name, count = one.primitive.name, len(one.outvars)
-        if name in ("jit", "pjit") and marks.known(one.params["name"]):
+        if marks.is_marked(one):
             return marks.shares(Equation(one, two, self.constant), operands)
         special = {"scan": self.scan, "while": self.while_, "cond": self.cond}.get(name)
         if special is not None:
