@@ -11,7 +11,7 @@ QUICKLY := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_cpu_
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup
 # What is tested in double precision too, where a difference cannot hide behind rounding.
 EXACT := tests/envs/test_gymnasium_twins.py tests/laws/test_law_3_fused_equals_handwritten.py \
-	tests/laws/test_law_4_plans_keep_the_mathematics.py
+	tests/laws/test_law_4_plans_keep_the_mathematics.py tests/published
 
 .PHONY: train test quick learning bench lint format clean
 

@@ -64,9 +64,6 @@ class EvolutionStrategy(motet.Algorithm):
 
     def worth(self, fitness: jax.Array) -> jax.Array:
         """[B]: from -1/2 for the worst of all environments to 1/2 for the best."""
-        if not hasattr(motet, "batch_ranks"):
-            mean, variance = motet.batch_moments(fitness)
-            return (fitness - mean) / jnp.sqrt(variance + 1e-8)
         return motet.batch_ranks(fitness) / (self.num_envs - 1) - 0.5
 
     def apply(self, state: Learner, gradients: Any, key: jax.Array) -> Learner:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from motet.errors import BadAlgorithm
+from motet.flow.coding import Function, Here
 from motet.flow.graph import Kind
-from motet.flow.record import Function, Here, Recorder
+from motet.flow.record import Recorder
 from motet.flow.values import split
 
 OWN_NAMES = frozenset((

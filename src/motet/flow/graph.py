@@ -170,10 +170,10 @@ class Report:
     var: str
     how: Literal["sum", "mean"]
     node: str
-    every: int = 1
-    """It means something in iterations n - 1, 2n - 1, ... alone."""
     names: tuple[str, ...] = ()
     """Under which each leaf is shown."""
+    every: int = 1
+    """It means something in iterations n - 1, 2n - 1, ... alone."""
 
 
 @dataclass(frozen=True)

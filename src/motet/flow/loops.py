@@ -47,8 +47,9 @@ class Flow:
     def call(self, method: Callable[..., Any], *values: Any) -> Any:
         """Run `method(weights, *values[, key][, keys])` -> handles of what it returns, one for each element of a tuple.
 
-        What it returns without an environment axis is taken to be a mean over the batch. A parameter `key` gets one
-        key for the whole batch; `keys` gets one for each row of it, [N], the same however the batch is cut.
+        What it returns without an environment axis is one result over the batch: how pieces of it combine is found in
+        its program, and what no combination gives needs the batch in one piece. A parameter `key` gets one key for
+        the whole batch; `keys` gets one for each row of it, [N], the same however the batch is cut.
 
         An attribute or item of a handle is a handle on that part of what the method returned.
         """
@@ -90,7 +91,8 @@ class Flow:
 
     def apply(self, method: Callable[..., Any], *values: Any) -> None:
         """Run `method(state, *values[, key]) -> state`: the learner state changes. A parameter `key` gets one key for
-        each update."""
+        each update. What it reads with an environment axis may change the state by `motet.batch_mean` and the like
+        alone, or else needs the batch in one piece."""
         self._calling.apply(method, values)
 
     def state(self, name: str, init: Callable[..., Any], *, per_environment: bool = False) -> Value:

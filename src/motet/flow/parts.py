@@ -67,13 +67,10 @@ class _Place:
 
 def _share(var: Var, name: str, treedef: Any, leaves: Sequence[int]) -> Var:
     """The variable of some leaves of another; what is true of them there is true here."""
-    return replace(
-        var,
-        name=name,
-        treedef=treedef,
-        avals=tuple(var.avals[leaf] for leaf in leaves),
-        axes=tuple(var.axes[leaf] for leaf in leaves),
-    )
+    of_leaves = {
+        each: tuple(getattr(var, each)[leaf] for leaf in leaves) for each in ("avals", "axes", "combine", "blocks")
+    }
+    return replace(var, name=name, treedef=treedef, **of_leaves)
 
 
 def _part(whole: str, types: Any, tree: Any, key: Any) -> Any:

@@ -11,7 +11,7 @@ import jax
 
 from motet.flow.describe import AXES, bundles, extent, grouped, heading, table, title, type_of
 from motet.flow.draw import FILL, svg
-from motet.flow.graph import Edge, Graph, Item, Loop, Node, Var
+from motet.flow.graph import Edge, Graph, Item, Loop, Node, Report, Var
 
 __all__ = ["dot", "svg", "text", "to_json"]
 
@@ -137,10 +137,7 @@ def to_json(graph: Graph) -> str:
         "loops": _json_item(graph.root),
         "variables": {name: _json_var(var) for name, var in graph.variables.items()},
         "views": {view.name: view.of for view in graph.views.values()},
-        "reports": [
-            {"variable": each.var, "how": each.how, "node": each.node, "names": each.names, "every": each.every}
-            for each in graph.reports
-        ],
+        "reports": [_json_report(each) for each in graph.reports],
         "edges": [_json_edge(graph, edge) for edge in graph.edges()],
     }
     return json.dumps(data, indent=2) + "\n"
@@ -182,6 +179,16 @@ def _json_var(var: Var) -> dict[str, Any]:
         for (path, aval), axis, how in zip(paths, var.axes, var.combine, strict=True)
     ]
     return {"link": var.link, "bytes": var.nbytes(), "loop": var.loop, "leaves": leaves}
+
+
+def _json_report(report: Report) -> dict[str, Any]:
+    return {
+        "variable": report.var,
+        "how": report.how,
+        "node": report.node,
+        "names": report.names,
+        "every": report.every,
+    }
 
 
 def _json_edge(graph: Graph, edge: Edge) -> dict[str, Any]:

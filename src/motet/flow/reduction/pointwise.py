@@ -159,6 +159,8 @@ def select(equation: Equation, shares: Sequence[Share]) -> Share:
     which, *cases = shares
     if which.zero:
         return cases[0]
+    if all(case.zero for case in cases):  # as in the first round of a derivative's loop
+        return ZERO
     spoiled = worst(shares)
     if spoiled is not None:
         return spoiled
