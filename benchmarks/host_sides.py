@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -58,6 +61,17 @@ def gymnasium_vector(env: str, envs: int, workers: int, steps: int) -> Sample:
     return sample
 
 
+_HELD = ExitStack()
+atexit.register(_HELD.close)
+
+
+def begin() -> None:
+    """Measure under the conditions of `train`, for as long as the process lives."""
+    from motet.engine.conditions import conditions
+
+    _HELD.enter_context(conditions())
+
+
 def _random_actions(envs: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 2, (64, envs)).astype(np.int32)
 
@@ -76,21 +90,22 @@ def trained(
 
     import motet
     from motet import algorithms
-    from motet.engine import dispatch
-    from motet.engine.local import Run
+    from motet.engine.assemble import Settings
+    from motet.engine.place import devices_for
+    from motet.engine.run import run
     from motet.flow.trace import trace
     from motet.plan.check import check
     from motet.plan.presets import preset
 
-    dispatch.inline()
+    begin()
     chosen = preset(**plan)
     bound = algorithms.find(algorithm)(**{k: tuple(v) if isinstance(v, list) else v for k, v in options.items()})
     made = motet.make(Sleeper(sleep)) if sleep else motet.make(env)
     graph = trace(bound, made, total_timesteps=1_000_000_000, cuts=chosen.cuts())
     check(graph, chosen, jax.device_count())
-    gate = Gate(iterations)
-    run = Run(graph, chosen, 0, jax.devices(), gate, delay=gate.wait, latency=latency or {})
-    threading.Thread(target=gate.hold, args=(run,), daemon=True).start()
+    gate, settings = Gate(iterations), Settings(latency=latency or {})
+    go = partial(run, graph, chosen, devices_for(chosen), gate, 1_000_000_000, settings, delay=gate.wait)
+    threading.Thread(target=gate.hold, args=(go,), daemon=True).start()
     return gate.sample
 
 
@@ -105,7 +120,7 @@ class Gate:
 
     def hold(self, run: Any) -> None:
         try:
-            run(1_000_000_000)
+            run()
         except BaseException as error:
             with self.changed:
                 self.error = error
@@ -159,28 +174,30 @@ def learning(algorithm: str, env: str, options: Mapping[str, Any], iterations: i
 
     import motet
     from motet import algorithms
-    from motet.engine import dispatch
-    from motet.engine.compile import Block
-    from motet.engine.local import Run
+    from motet.engine.assemble import Settings, assemble
+    from motet.engine.place import devices_for
+    from motet.engine.requests import Compute
+    from motet.engine.serial import drive
     from motet.flow.trace import trace
+    from motet.plan.schedule import Call
 
-    dispatch.inline()
+    begin()
     plan = motet.coarse(actors=1)
     bound = algorithms.find(algorithm)(**{k: tuple(v) if isinstance(v, list) else v for k, v in options.items()})
     graph = trace(bound, motet.make(env), total_timesteps=1_000_000_000, cuts=plan.cuts())
-    gate = Gate(1)
-    run = Run(graph, plan, 0, jax.devices(), gate, "serial")
-    run(1)
-    learner = next(replica for replica in run.replicas if replica.fragment == "learner")
-    blocks = [step for step in learner.executable.body if isinstance(step, Block)]
-    rollout = {name: value for name, value in learner.store.items() if name.startswith("rollout.")}
+    assembly = assemble(graph, plan, devices_for(plan), Settings())
+    drive(assembly, 1)
+    learner = next(each for each in assembly.performers if each.worker.fragment == "learner")
+    calls = [Compute(each, (0,)) for each in learner.worker.schedule.body if isinstance(each, Call)]
+    held = learner.worker.variables
+    rollout = {name: value for name, value in held.items() if name.startswith("rollout.")}
 
     def sample() -> None:
         for _ in range(iterations):
-            learner.store.update(rollout)
-            for block in blocks:
-                learner.store.update(block(learner.store, learner.root, (0,)))
-            jax.block_until_ready(learner.store)
+            held.update(rollout)
+            for each in calls:
+                held.update(learner.program(each)(held, learner.root, each.path))
+            jax.block_until_ready(held)
 
     return sample
 

@@ -82,24 +82,28 @@ class Side:
 
 def motet(algorithm: str, env: str, options: dict[str, Any], iterations: int, devices: int = 1) -> Sample:
     """motet's `anakin` on `devices` virtual devices, past its compilation."""
-    import jax
-
     import motet
     from motet import algorithms
-    from motet.engine import dispatch
-    from motet.engine.local import Run
+    from motet.engine.assemble import Settings
+    from motet.engine.place import devices_for
+    from motet.engine.run import Reporter, prepare
     from motet.flow.trace import trace
 
-    dispatch.inline()  # as `train` does
     if devices > 1:
         motet.virtual_devices(devices)
+    host_sides.begin()
     plan, bound = motet.anakin(devices), algorithms.find(algorithm)(**_tuples(options))
     # A run that is long enough for its learning rate to stay up while it is measured.
     graph = trace(bound, motet.make(env), total_timesteps=1_000_000_000, cuts=plan.cuts())
-    (replica,) = Run(graph, plan, 0, jax.devices(), _Nobody()).replicas
-    for _ in replica.start():
-        pass
-    return lambda: replica.iterate_many(iterations)  # it returns when the metrics are on the host
+    reporter = Reporter(graph, plan, _Nobody(), until=1_000_000_000)
+    (performer,) = prepare(graph, plan, devices_for(plan), reporter, Settings()).performers
+
+    def sample() -> None:
+        performer.pace = iterations
+        for _ in performer.drive(performer.worker.iteration + iterations):
+            raise AssertionError("one worker alone waits for nobody")
+
+    return sample
 
 
 class _Nobody:

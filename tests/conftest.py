@@ -3,7 +3,13 @@ as `train` has it."""
 
 import gc
 import os
+import signal
 from pathlib import Path
+
+# A shell starts what runs in the background with Ctrl-C ignored, and so would be whatever tests start: those that
+# interrupt themselves or others would wait in vain.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # One folder for all of pytest's processes. With a bound on its size JAX locks it (by filelock); without one it may
 # read an entry of which another process has not written all. Then it looks at all entries whenever it adds one, so

@@ -16,12 +16,14 @@ import pytest
 
 import motet
 from motet import cli, training
-from motet.cli_options import chosen_plan, plan_options, takes, whole
+from motet.cli.interrupts import insistent_interrupts
+from motet.cli.options import chosen_plan, plan_options, takes, whole
 from motet.errors import BadOption, Diverged
 from motet.plan.presets import PRESETS
 
 SMALL = ["--num-envs", "4", "--num-steps", "8", "--hidden", "8"]
 SHORT = [*SMALL, "--total-timesteps", "64", "--evaluate-episodes", "2"]
+ROOT = Path(__file__).parents[1]
 MOTET = [sys.executable, "-c", "import sys; from motet.cli import main; sys.exit(main())"]
 
 
@@ -238,9 +240,16 @@ def test_an_interrupt_that_python_drops_comes_again():
         time.sleep(20)
 
     start = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), cli._insistent_interrupts():
+    with pytest.raises(KeyboardInterrupt), insistent_interrupts():
         wait_long()
     assert time.monotonic() - start < 10
+
+
+def test_tests_of_interrupts_pass_as_a_background_job():
+    name = f"{__file__}::{test_an_interrupt_that_python_drops_comes_again.__name__}"
+    args = ["sh", "-c", 'trap "" INT; exec "$0" "$@"', sys.executable, "-m", "pytest", "-p", "no:cacheprovider", name]
+    done = subprocess.run(args, capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert done.returncode == 0, done.stdout
 
 
 # Graphs and plans.

@@ -1,16 +1,37 @@
-"""The settings under which the suite runs are those under which users train."""
+"""The settings under which the suite runs are those under which users train, and are put back after that."""
 
 import jax
 
 import motet
+from motet.engine.conditions import conditions
 from tests.production import SETTINGS
 
+ASYNC = "jax_cpu_enable_async_dispatch"
 
-def test_training_changes_no_setting_that_the_tests_did_not_begin_with() -> None:
+
+def test_training_changes_no_setting_for_good() -> None:
     algorithm = motet.A2C(num_envs=2, num_steps=2, hidden=(4,))
     motet.train(algorithm, "CartPole-v1", motet.anakin(), total_timesteps=4)
-    assert dict(jax.config.values) == SETTINGS
+    assert dict(jax.config.values) == SETTINGS["while"]
 
 
-def test_computations_run_in_the_thread_that_asks() -> None:
-    assert SETTINGS["jax_cpu_enable_async_dispatch"] is False
+def test_computations_run_in_the_thread_that_asks_while_motet_trains() -> None:
+    assert SETTINGS["while"][ASYNC] is False
+
+
+def test_all_settings_are_put_back(monkeypatch) -> None:
+    monkeypatch.setenv("HOME", "/nowhere")
+    before = {name: SETTINGS["before"][name] for name in (ASYNC, "jax_compilation_cache_dir")}
+    with jax.numpy_rank_promotion("raise"):
+        folder = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+        jax.config.update(ASYNC, before[ASYNC])
+        jax.config.update("jax_compilation_cache_dir", None)
+        try:
+            with conditions():
+                assert str(jax.config.jax_compilation_cache_dir).startswith("/nowhere")  # type: ignore[attr-defined]
+                assert not jax.config.values[ASYNC]
+            assert jax.config.jax_compilation_cache_dir is None  # type: ignore[attr-defined]
+            assert jax.config.values[ASYNC] == before[ASYNC]
+        finally:
+            jax.config.update("jax_compilation_cache_dir", folder)
+            jax.config.update(ASYNC, SETTINGS["while"][ASYNC])

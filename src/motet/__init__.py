@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from motet.algorithms.ppo import PPO
     from motet.algorithms.sac import SAC
     from motet.algorithms.td3 import TD3
-    from motet.engine.local import virtual_devices
+    from motet.engine.run import virtual_devices
     from motet.envs import make
     from motet.envs.gymnasium import Gymnasium
     from motet.errors import (
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from motet.flow.batch import batch_mean, batch_moments
     from motet.flow.environment import Environment
     from motet.flow.graph import Graph
+    from motet.flow.loops import Flow
     from motet.flow.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
-    from motet.flow.trace import Flow, trace
+    from motet.flow.trace import trace
     from motet.flow.values import Rollout, Transitions
     from motet.plan.check import check
     from motet.plan.plan import Fragment, Link, Plan
@@ -56,7 +57,7 @@ _HOME = {
     "motet.algorithms.ppo": ("PPO",),
     "motet.algorithms.sac": ("SAC",),
     "motet.algorithms.td3": ("TD3",),
-    "motet.engine.local": ("virtual_devices",),
+    "motet.engine.run": ("virtual_devices",),
     "motet.envs": ("make",),
     "motet.errors": (
         "BadAlgorithm",
@@ -75,8 +76,9 @@ _HOME = {
     "motet.flow.batch": ("batch_mean", "batch_moments"),
     "motet.flow.environment": ("Environment",),
     "motet.flow.graph": ("Graph",),
+    "motet.flow.loops": ("Flow",),
     "motet.flow.spaces": ("Box", "Dict", "Discrete", "MultiBinary", "MultiDiscrete", "Tuple"),
-    "motet.flow.trace": ("Flow", "trace"),
+    "motet.flow.trace": ("trace",),
     "motet.flow.values": ("Rollout", "Transitions"),
     "motet.plan.check": ("check",),
     "motet.plan.plan": ("Fragment", "Link", "Plan"),

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
 import jax
 
-from motet import algorithms, envs
-from motet.engine import cache, dispatch
-from motet.engine.ledger import Part
-from motet.engine.local import Flown, Limits, Mode, Outcome, Run, gather
+from motet import algorithms, bounds, envs
+from motet.engine.assemble import Limits, Settings
+from motet.engine.conditions import conditions
+from motet.engine.ledger import Account
+from motet.engine.place import devices_for
+from motet.engine.run import LinkUse, Mode, Outcome, Reporter, finish, gather, prepare
 from motet.errors import BadOption, Diverged
 from motet.flow.algorithm import Algorithm, Spec
 from motet.flow.environment import Environment
@@ -46,11 +48,13 @@ class Result:
     compile_seconds: float
     """What the busiest replica spent compiling; replicas compile side by side."""
     plan: Plan
-    links: tuple[Flown, ...]
+    links: tuple[LinkUse, ...]
     """What went over each link, and how old it was when it was read."""
-    parts: tuple[Part, ...] = ()
+    accounts: tuple[Account, ...] = ()
     """How fast each replica went, and whom it waited for; empty where there is one alone."""
     run_dir: Path | None = None
+    outside: bounds.Outside = field(default_factory=bounds.Outside)
+    """Observations of host environments outside of the bounds that their space declares."""
 
     @property
     def metrics(self) -> Mapping[str, Any]:
@@ -84,8 +88,25 @@ def train(
     `timeout` is how many seconds one part may wait for another before the run is stopped, `step_timeout` how many a
     step of host environments may take, and `restarts` how often dead workers are started anew.
     """
-    cache.enable()
-    dispatch.inline()
+    with conditions():
+        algorithm, env = _made(algorithm, env)
+        _check_limits(timeout, step_timeout, restarts)
+        chosen = find_plan(plan) if plan is not None else default_plan(algorithm, env)
+        devices = devices_for(chosen)
+        counts = {platform: len(found) for platform, found in devices.items()}
+        graph = trace(algorithm, env, total_timesteps=total_timesteps, cuts=chosen.cuts())
+        if plan is None and violations(graph, chosen, counts):
+            chosen = presets.anakin()  # this loop cannot be cut over several devices
+        check(graph, chosen, counts)
+        spec = Spec(env.observation_space, env.action_space, graph.iterations)
+        settings = Settings(seed, Limits(timeout, step_timeout, restarts))
+        bounds.take(env)  # what other runs saw
+        result = _Session(graph, chosen, algorithm.bind(spec), settings, run_dir, display, mode).run(devices)
+        return replace(result, outside=bounds.take(env))
+
+
+def _made(algorithm: Algorithm | str, env: Any) -> tuple[Algorithm, Environment | HostEnvironment]:
+    """The algorithm and the environment that were named."""
     algorithm = algorithms.find(algorithm)() if isinstance(algorithm, str) else algorithm
     if isinstance(env, str) or _makes_environments(env):
         env = envs.make(env)
@@ -93,20 +114,15 @@ def train(
     wanted = "an id such as 'CartPole-v1', a motet.Environment or a function that makes a Gymnasium environment"
     _expect("env", env, (Environment, HostEnvironment), wanted)
     assert isinstance(env, (Environment, HostEnvironment))
-    chosen = find_plan(plan) if plan is not None else default_plan(algorithm, env)
+    return algorithm, env
+
+
+def _check_limits(timeout: float, step_timeout: float, restarts: int) -> None:
     for name, seconds in (("timeout", timeout), ("step_timeout", step_timeout)):
         if seconds <= 0:
             raise BadOption(f"{name} must be above 0 seconds, got {seconds}")
     if restarts < 0:
         raise BadOption(f"restarts must be at least 0, got {restarts}")
-    devices = jax.devices()
-    graph = trace(algorithm, env, total_timesteps=total_timesteps, cuts=chosen.cuts())
-    if plan is None and violations(graph, chosen, len(devices), devices[0].platform):
-        chosen = presets.anakin()  # this loop cannot be cut over several devices
-    check(graph, chosen, len(devices), devices[0].platform)
-    spec = Spec(env.observation_space, env.action_space, graph.iterations)
-    limits = Limits(timeout, step_timeout, restarts)
-    return _Session(graph, chosen, algorithm.bind(spec), seed, run_dir, display, mode, limits).run(devices)
 
 
 def _makes_environments(env: object) -> TypeGuard[Callable[[], Any]]:
@@ -146,11 +162,10 @@ class _Session:
     graph: Graph
     plan: Plan
     algorithm: Algorithm
-    seed: int
+    settings: Settings
     run_dir: str | Path | None
     display: Display | None
     mode: Mode
-    limits: Limits
 
     def __post_init__(self) -> None:
         self.steps = self.graph.prefill_steps + self.graph.iterations * self.graph.steps_per_iteration
@@ -161,14 +176,15 @@ class _Session:
         meter = Meter(self.graph.steps_per_iteration, self.graph.prefill_steps, self._row, self._status)
         try:
             if self.writer:
-                self.writer.begin(self.graph, self.plan, self.algorithm, self.seed)
+                self.writer.begin(self.graph, self.plan, self.algorithm, self.settings.seed)
             if self.display:
                 self.display.begin(self.graph, self.plan, self.steps)
-            run = Run(self.graph, self.plan, self.seed, devices, meter, self.mode, limits=self.limits)
-            meter.use(run.columns.names)
-            outcome = run(self.graph.iterations)
+            reporter = Reporter(self.graph, self.plan, meter)
+            meter.use(reporter.columns.names)
+            assembly = prepare(self.graph, self.plan, devices, reporter, self.settings)
+            outcome = finish(assembly, reporter, self.graph.iterations, self.mode)
             meter.finish()
-            return self._result(outcome, gather(self.graph, outcome, "learner"), meter, start)
+            return self._result(outcome, gather(self.graph, outcome, self.graph.roles.learner), meter, start)
         except Diverged as error:
             raise self._diverged(error, meter, start) from None
         finally:
@@ -190,8 +206,8 @@ class _Session:
             seconds=time.monotonic() - start,
             compile_seconds=outcome.compile_seconds,
             plan=self.plan,
-            links=outcome.flown,
-            parts=outcome.parts,
+            links=outcome.links,
+            accounts=outcome.accounts,
             run_dir=self.writer.path if self.writer else None,
         )
 
@@ -200,8 +216,8 @@ class _Session:
         if error.result is None:
             return error
         iteration, leaves = error.result
-        learner = self.graph.variables["learner"].unpack(leaves)
-        outcome = Outcome(iteration, {}, (), (), 0.0, None)  # type: ignore[arg-type]
+        learner = self.graph.variables[self.graph.roles.learner].unpack(leaves)
+        outcome = Outcome(iteration, {}, (), (), 0.0)
         result = self._result(outcome, learner, meter, start)
         where = f" It was saved in {result.run_dir}." if result.run_dir else " It is in this error's `result`."
         return Diverged(str(error) + where, error.iteration, result)

@@ -13,7 +13,7 @@ import optax
 import pytest
 
 import motet
-from motet.cli_report import short_space
+from motet.cli.report import short_space
 from motet.flow.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
 TINY: dict[str, Any] = {"num_envs": 2, "num_steps": 4, "hidden": (8,), "anneal": False}

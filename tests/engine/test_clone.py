@@ -7,8 +7,8 @@ import pytest
 
 import motet
 from motet.engine import cache
-from motet.engine.clone import Made, template
-from motet.engine.compile import Block
+from motet.engine.compiled import CompiledCall
+from motet.engine.cpu.clone import Made, template
 from tests.laws.cases import ALGORITHMS, assert_identical, learner, run, traced
 
 OPTIONS: dict[str, str | bool] = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
@@ -37,7 +37,7 @@ def test_a_clone_computes_the_same_on_its_own_device():
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The blocks that are compiled from here on."""
     labels: list[str] = []
-    monkeypatch.setattr(Block, "_compiler_options", lambda block, _: labels.append(block.label) or {})
+    monkeypatch.setattr(CompiledCall, "_compiler_options", lambda block, _: labels.append(block.label) or {})
     return labels
 
 
@@ -48,7 +48,7 @@ def test_four_replicas_compile_as_much_as_one_does(compiled):
     with cache.bypassed():
         for actors in (1, 4):
             plan = motet.coarse(actors)
-            run(traced(algorithm, plan), plan, shelves={})
+            run(traced(algorithm, plan), plan, programs={})
             found.append(sorted(compiled))
             compiled.clear()
     assert found[0] == found[1]
@@ -75,9 +75,9 @@ def test_a_program_found_in_the_cache_is_not_cloned():
     """What was read from the cache could be cloned, but the clone would fail when it is called."""
     plan = motet.coarse(2)
     graph = traced(ALGORITHMS["impala"], plan)
-    first, _ = run(graph, plan, mode="serial", shelves={})
+    first, _ = run(graph, plan, mode="serial", programs={})
     before = cache.hits()
-    second, _ = run(graph, plan, mode="serial", shelves={})
+    second, _ = run(graph, plan, mode="serial", programs={})
     assert cache.hits() > before
     assert_identical(learner(graph, first), learner(graph, second))
 
@@ -85,10 +85,10 @@ def test_a_program_found_in_the_cache_is_not_cloned():
 def test_a_run_with_the_programs_of_another_compiles_nothing(compiled):
     plan = motet.coarse(2)
     graph = traced(ALGORITHMS["a2c"], plan)
-    shelves = {}
-    first, _ = run(graph, plan, shelves=shelves)
+    programs = {}
+    first, _ = run(graph, plan, programs=programs)
     assert compiled
     compiled.clear()
-    second, _ = run(graph, plan, shelves=shelves)
+    second, _ = run(graph, plan, programs=programs)
     assert not compiled
     assert_identical(learner(graph, first), learner(graph, second))

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import motet
-from motet.engine import local
+from motet.engine import threads
 from tests.laws import host_envs
 from tests.laws.cases import run, state, traced
 from tests.laws.tally import ENVS, STEPS, Tally
@@ -102,7 +102,7 @@ def test_a_worker_that_never_returns_ends_the_run() -> None:
 
 def test_an_environment_that_hangs_in_a_thread_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody can end the thread, but nobody waits for it either."""
-    monkeypatch.setattr(local, "GRACE", 0.2)
+    monkeypatch.setattr(threads, "GRACE", 0.2)
     with pytest.raises(motet.Stalled, match="one step of its environments 0 to 3"):
         motet.train(TINY, host_envs.Hanging, motet.batched(workers=0), total_timesteps=1024, step_timeout=1)
     _wait_for(lambda: True if not [t for t in threading.enumerate() if t.name.startswith("motet")] else None)

@@ -10,8 +10,9 @@ import jax
 import pytest
 
 import motet
-from motet.engine.local import Run
-from tests.laws.cases import ALGORITHMS, Silent, run, traced
+from motet.engine.assemble import Settings, assemble
+from motet.engine.serial import drive
+from tests.laws.cases import ALGORITHMS, run, traced
 
 
 def motet_threads() -> list[str]:
@@ -64,8 +65,8 @@ def test_a_wait_that_is_too_long_names_who_waits_for_whom() -> None:
 def test_a_stall_in_the_serial_engine_is_an_error_and_not_a_hang() -> None:
     plan = motet.coarse(2)
     graph = traced(ALGORITHMS["a2c"], plan)
-    stalled = Run(graph, plan, 0, jax.devices(), Silent(), "serial")
-    for channel in stalled.wiring.channels.values():
+    stalled = assemble(graph, plan, {"cpu": jax.devices()}, Settings())
+    for channel in stalled.channels.values():
         channel.capacity = 0  # nobody may ever send
     with pytest.raises(motet.Stalled, match=r"Nobody can go on: .*waits for room in"):
-        stalled(2)
+        drive(stalled, 2)

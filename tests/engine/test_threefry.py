@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from motet.engine.dispatch import _threefry as threefry  # (key1, key2, x, y), uint32 of one shape -> two such
+from motet.engine.cpu.hashes import lowering, threefry
 
 KNOWN = [
     # The test vectors of Random123, by the authors of the hash: key, counter, result.
@@ -48,3 +48,11 @@ def test_keys_drawn_here_are_those_of_jax() -> None:
     key = jax.random.fold_in(jax.random.key(7), 11)
     assert jax.random.key_data(key).tolist() == [2796958904, 1911163382]
     assert jax.random.bits(key, (3,)).tolist() == [426643383, 2182656487, 2486070250]
+
+
+def test_programs_are_lowered_with_our_hash_and_jax_is_left_as_it_is() -> None:
+    traced = jax.jit(jax.random.bits).trace(jax.random.key(3))
+    ours, theirs = traced.lower(**lowering()), traced.lower()
+    assert "while" not in ours.as_text()
+    assert "while" in theirs.as_text()
+    assert int(ours.compile()(jax.random.key(3))) == int(theirs.compile()(jax.random.key(3)))

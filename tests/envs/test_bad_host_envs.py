@@ -57,7 +57,6 @@ WRONG = [
     ("dtype", "the observation should have dtype float32, but has <U1"),
     ("complex", "the observation should have dtype float32, but has complex64"),
     ("none", "the observation should have dtype float32, but has object (NoneType)"),
-    ("outside", "the observation holds -1.5 at [1], outside of its space, -1.000001 to 1000001"),
     ("reward", "the reward should be a finite number, but is nan"),
     ("flag", "terminated should be a bool, but is 0 (int)"),
     ("four", "step should return (observation, reward, terminated, truncated, info), but returned 4 values"),

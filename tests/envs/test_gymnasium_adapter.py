@@ -17,7 +17,7 @@ from motet.envs.gymnasium import Gymnasium, convert_space
 from motet.envs.host_wrappers import ActionRepeat, FrameDelta, RandomStart
 from motet.flow.host import HostStep, Opening
 from motet.flow.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple, parts
-from tests.envs.host_envs import Bad, Counter, Fresh, Nested, Noisy, Pointed
+from tests.envs.host_envs import Counter, Fresh, Nested, Noisy, Pointed
 
 
 def run(env: Gymnasium, steps: int, **opening: Any) -> list[HostStep]:
@@ -230,17 +230,6 @@ def test_an_unknown_id_suggests_the_nearest() -> None:
 
 def test_an_id_may_name_its_module() -> None:
     assert Gymnasium("gymnasium.envs:CartPole-v1").action_space == Discrete(2)
-
-
-def test_bounds_need_not_be_checked_but_finiteness_is() -> None:
-    pool = Gymnasium(partial(Bad, "outside", 1), check_bounds=False).open(Opening(0, 1, 0))
-    pool.reset()
-    assert pool.step((np.zeros(1, np.int32),)).observation[0][0, 1] == -1.5
-    pool.close()
-    pool = Gymnasium(partial(Bad, "nan", 1), check_bounds=False).open(Opening(0, 1, 0))
-    pool.reset()
-    with pytest.raises(motet.BadEnvironment, match="finite"):
-        pool.step((np.zeros(1, np.int32),))
 
 
 def test_an_action_repeat_sums_rewards_up_to_the_end() -> None:

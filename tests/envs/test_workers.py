@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -289,6 +290,19 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
     out, err = process.communicate(timeout=20)
     assert gone(workers, within=0.1)
     assert out == "" and err.count("Traceback") == 1 and err.rstrip().endswith("KeyboardInterrupt")
+
+
+def test_descriptors_may_be_many() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    many = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        env = Gymnasium(Noisy)
+        assert_same(run(env, 20, count=3, workers=2), run(env, 20, count=3))
+    finally:
+        for each in many:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_bell_of_pipes_rings_too(monkeypatch: pytest.MonkeyPatch) -> None:

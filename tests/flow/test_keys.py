@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import motet
-from motet.engine.local import gather
+from motet.engine.run import gather
 from motet.flow.values import Transitions
 from tests.laws.cases import assert_close, run, traced
 

@@ -14,8 +14,10 @@ import numpy as np
 import motet
 from motet.algorithms.batch_ppo import BatchPPO
 from motet.algorithms.impala import IMPALA
-from motet.engine.local import Limits, Mode, Outcome, Run, gather
-from motet.engine.shelf import Shelf
+from motet.engine import run as engine
+from motet.engine.assemble import Limits, Programs, Settings
+from motet.engine.place import devices_for
+from motet.engine.run import Mode, Outcome, gather
 from motet.flow.algorithm import Algorithm
 from motet.flow.environment import Environment
 from motet.flow.graph import Graph
@@ -122,25 +124,25 @@ def run(
     delay: Callable[[str], None] | None = None,
     compiled: bool = True,
     timeout: float = 300.0,
-    shelves: dict[str, Shelf] | None = None,
+    programs: Programs | None = None,
 ) -> tuple[Outcome, Silent]:
     """Run a plan. What the last few runs compiled for the same graph and fragments is used again."""
     check(graph, plan, jax.device_count())
-    watcher = Silent()
-    shelves = _shelves(graph, plan) if shelves is None else shelves
-    flown = Run(graph, plan, seed, jax.devices(), watcher, mode, compiled, Limits(timeout), delay, shelves=shelves)(
-        iterations
+    watcher, settings = Silent(), Settings(seed, Limits(timeout), compiled)
+    programs = _programs(graph, plan) if programs is None else programs
+    outcome = engine.run(
+        graph, plan, devices_for(plan), watcher, iterations, settings, mode=mode, delay=delay, programs=programs
     )
-    return flown, watcher
+    return outcome, watcher
 
 
-_recent: collections.deque[tuple[Graph, Any, dict[str, Shelf]]] = collections.deque(maxlen=4)
+_recent: collections.deque[tuple[Graph, Any, Programs]] = collections.deque(maxlen=4)
 
 
-def _shelves(graph: Graph, plan: Plan) -> dict[str, Shelf]:
-    for known, fragments, shelves in _recent:
+def _programs(graph: Graph, plan: Plan) -> Programs:
+    for known, fragments, programs in _recent:
         if known is graph and fragments == plan.fragments:
-            return shelves
+            return programs
     _recent.append((graph, plan.fragments, {}))
     return _recent[-1][2]
 
@@ -163,12 +165,12 @@ def learner(graph: Graph, outcome: Outcome) -> list[np.ndarray]:
 
 def lags(outcome: Outcome) -> dict[str, dict[int, int]]:
     """Link -> how many values were that many rounds old when they were read."""
-    return {row.link: dict(row.lags) for row in outcome.flown}
+    return {row.link: dict(row.lags) for row in outcome.links}
 
 
 def carried(outcome: Outcome) -> dict[tuple[str, str, str], tuple[int, int]]:
     """(link, source, target) -> the messages and bytes that went there in the whole run."""
-    return {(row.link, row.source, row.target): (row.messages, row.bytes) for row in outcome.flown}
+    return {(row.link, row.source, row.target): (row.messages, row.bytes) for row in outcome.links}
 
 
 def assert_traffic(graph: Graph, plan: Plan, outcome: Outcome, iterations: int = ITERATIONS) -> None:

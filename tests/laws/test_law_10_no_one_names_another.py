@@ -37,13 +37,14 @@ def test_no_engine_names_either() -> None:
 MAY_IMPORT = {
     "errors": set(),
     "memory": {"errors"},
+    "bounds": set(),
     "flow": {"errors", "flow"},
     "replay": {"errors", "memory", "flow", "replay"},
-    "envs": {"errors", "memory", "flow", "envs"},
+    "envs": {"errors", "memory", "bounds", "flow", "envs"},
     "algorithms": {"errors", "flow", "replay", "algorithms"},
     "plan": {"errors", "flow", "plan"},
     "engine": {"errors", "flow", "envs", "replay", "plan", "engine"},
-    "runs": {"errors", "flow", "plan", "runs"},
+    "runs": {"errors", "bounds", "flow", "plan", "runs"},
 }
 """Room -> the rooms it may import from. Whatever is not listed (training, cli) sits on top of all."""
 

@@ -22,5 +22,5 @@ def test_training_runs_when_every_method_raises(name: str, plan: str, monkeypatc
                 monkeypatch.setattr(owner, method, gone)
     with pytest.raises(AssertionError, match="called after tracing"):
         motet.trace(ALGORITHMS[name], motet.make("CartPole-v1"))
-    after, _ = run(graph, PLANS[plan], shelves={})  # nothing that was compiled before
+    after, _ = run(graph, PLANS[plan], programs={})  # nothing that was compiled before
     assert_identical(learner(graph, before), learner(graph, after))

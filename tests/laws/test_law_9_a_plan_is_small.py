@@ -38,4 +38,4 @@ def test_it_may_lag_too() -> None:
     plan = orchestra(lag=1)
     graph = traced(ALGORITHMS["ppo"], plan, iterations=4)
     outcome, _ = run(graph, plan, iterations=4)
-    assert {flown.link: set(flown.lags) for flown in outcome.flown}["policy"] == {1}
+    assert {flown.link: set(flown.lags) for flown in outcome.links}["policy"] == {1}

@@ -156,7 +156,7 @@ def test_each_part_says_how_fast_it_was_and_whom_it_waited_for() -> None:
         time.sleep(0.1 if who == "actors" else 0)
 
     outcome, _ = run(graph, plan, iterations=12, delay=delay)
-    parts = {part.name: part for part in outcome.parts}
+    parts = {part.name: part for part in outcome.accounts}
     assert set(parts) == {"actors", "replay", "learner"}
     # Whom each waited for most comes first. How long depends on the machine; that actors waited less does not.
     for_actors = parts["replay"].waited["actors"]

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from motet.engine.local import Limits, Run
+from motet.engine.assemble import Limits, Settings
+from motet.engine.run import run
 from motet.flow.graph import WHOLE, Cut, Graph, Item, Loop, Node, Output, Var
 from motet.plan.plan import Fragment, Link, Plan
 from motet.plan.project import project, wires
@@ -131,11 +132,11 @@ class Deaf:
 
 
 def states(graph: Graph, plan: Plan, mode: Any = "serial", seed: int = 0, delay: Any = None) -> dict[str, int]:
-    run = Run(graph, plan, seed, jax.devices(), Deaf(), mode, compiled=False, limits=Limits(20), delay=delay)
-    outcome = run(ITERATIONS)
+    settings = Settings(seed, Limits(20), compiled=False)
+    outcome = run(graph, plan, {"cpu": jax.devices()}, Deaf(), ITERATIONS, settings, mode=mode, delay=delay)
     owner = {var: home for node in graph.nodes() for var in node.writes for home in [plan.homes(graph)[node.name]]}
     return {
-        name: int(outcome.stores[owner[name]][0][name][0])
+        name: int(outcome.variables[owner[name]][0][name][0])
         for name in graph.variables
         if name.startswith("state") and name in owner
     }
@@ -223,5 +224,5 @@ def test_a_lagging_link_delivers_exactly_the_value_of_that_many_rounds_before(la
     plan = Plan({"a": Fragment(("watch",)), "b": Fragment(("tick",))}, {"clock": Link(lag)})
     for mode in ("serial", "threads"):
         seen.clear()
-        Run(graph, plan, 0, jax.devices(), Deaf(), mode, compiled=False, limits=Limits(20))(8)
+        run(graph, plan, {"cpu": jax.devices()}, Deaf(), 8, Settings(0, Limits(20), compiled=False), mode=mode)
         assert seen == [max(0, round_ - lag) for round_ in range(8)]

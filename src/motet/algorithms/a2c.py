@@ -16,8 +16,8 @@ from motet.algorithms.descent import Learner, clipped, descend, falling, start
 from motet.algorithms.returns import gae, real
 from motet.algorithms.torsos import TORSOS, TorsoName
 from motet.flow.algorithm import Algorithm, Decision, option
+from motet.flow.loops import Flow
 from motet.flow.spaces import Space
-from motet.flow.trace import Flow
 from motet.flow.values import Rollout
 
 

@@ -18,8 +18,8 @@ from motet.algorithms.ppo import Acting, Batch, Proximal, Scaled, ScaledLearner,
 from motet.algorithms.returns import real
 from motet.flow.algorithm import option
 from motet.flow.batch import batch_mean
+from motet.flow.loops import Flow
 from motet.flow.spaces import Box
-from motet.flow.trace import Flow
 from motet.flow.values import Rollout, Value
 
 TOLERANCE, FACTOR = 1.3, 1.5

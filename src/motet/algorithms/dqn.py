@@ -16,8 +16,8 @@ from motet.algorithms.networks import MLP, Network
 from motet.algorithms.returns import real
 from motet.algorithms.torsos import TORSOS, Torso, TorsoName
 from motet.flow.algorithm import Algorithm, Decision, option
+from motet.flow.loops import Flow
 from motet.flow.spaces import Discrete, Space
-from motet.flow.trace import Flow
 from motet.flow.values import Drawn, Transitions
 from motet.replay import Prioritised, Uniform
 

@@ -21,8 +21,8 @@ from motet.algorithms.returns import real
 from motet.algorithms.soft import Choice, make_choice
 from motet.algorithms.torsos import TORSOS, TorsoName
 from motet.flow.algorithm import Algorithm, Decision, option
+from motet.flow.loops import Flow
 from motet.flow.spaces import Box, Discrete, Space
-from motet.flow.trace import Flow
 from motet.flow.values import Transitions
 from motet.replay import Uniform
 

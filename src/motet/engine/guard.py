@@ -11,21 +11,27 @@ import jax.numpy as jnp
 import numpy as np
 
 from motet.engine.report import Columns
+from motet.engine.variables import Variables
 from motet.errors import Diverged, MotetError
 from motet.flow.graph import Graph
+
+EVERY = 256
+"""Iterations between two looks at a replay. A call of many iterations has no more."""
 
 
 class Guard:
     """Looks at every metric of every iteration, and at the learner state from time to time."""
 
     def __init__(self, graph: Graph, columns: Columns, interval: float = 1.0):
-        self.learner, self.columns, self.interval = graph.variables["learner"], columns, interval
+        self.roles, self.columns, self.interval = graph.roles, columns, interval
+        self.learner, self.remembered = graph.variables[graph.roles.learner], graph.variables.get(graph.roles.replay)
         self.steps = graph.steps_per_iteration
         self.good: tuple[int, tuple[Any, ...]] | None = None
         self.last = -float("inf")
         self.lock = threading.Lock()
         calls = (node.replay for node in graph.nodes() if node.replay is not None)
-        self.replay, self.remembered = next((call.replay for call in calls), None), graph.variables.get("replay")
+        self.replay = next((call.replay for call in calls), None)
+        self.replay_seen = 0
 
     def rows(self, first: int, rows: np.ndarray) -> None:
         """Raise `Diverged` at the first iteration with a metric that is not finite."""
@@ -39,8 +45,16 @@ class Guard:
             iteration,
         )
 
-    def look(self, iteration: int, leaves: tuple[Any, ...], force: bool = False) -> None:
-        """Check the learner state after `iteration` iterations and keep a copy, unless one was kept just now."""
+    def look(self, iteration: int, values: Variables, force: bool = False) -> None:
+        """Check what a worker holds after `iteration` iterations: the learner state, the replay."""
+        if self.roles.learner in values:
+            self._look_at_learner(iteration, values[self.roles.learner], force)
+        if values.get(self.roles.replay) and (force or iteration - self.replay_seen >= EVERY):
+            self.replay_seen = iteration
+            self._look_at_replay(values[self.roles.replay])
+
+    def _look_at_learner(self, iteration: int, leaves: tuple[Any, ...], force: bool) -> None:
+        """Keep a copy of the state if it is finite, unless one was kept just now."""
         now = time.monotonic()
         if not force and now - self.last < self.interval:
             return
@@ -56,7 +70,7 @@ class Guard:
         with self.lock:
             self.good, self.last = (iteration, jax.tree.map(np.array, leaves)), now
 
-    def look_at_replay(self, leaves: tuple[Any, ...]) -> None:
+    def _look_at_replay(self, leaves: tuple[Any, ...]) -> None:
         """Raise what a replay inside of a compiled program could only note."""
         complaint = self.replay.complaint(self.remembered.unpack(leaves)) if self.replay and self.remembered else None
         if complaint:

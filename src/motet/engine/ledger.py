@@ -1,17 +1,15 @@
-"""How fast each part of a run went, and whom it waited for."""
+"""How fast each worker of a run went, and whom it waited for."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-from motet.engine.supervise import Wait
 
 
 @dataclass(frozen=True)
-class Part:
-    """One replica's account, from the end of its first iteration on: what comes before is mostly compilation."""
+class Account:
+    """How fast one worker went, from the end of its first iteration on: what comes before is mostly compilation."""
 
     name: str
     iterations_per_second: float
@@ -21,32 +19,32 @@ class Part:
 
 @dataclass
 class Ledger:
-    """The account of one replica while it runs."""
+    """The account of one worker while it runs."""
 
     name: str
+    first: int | None = None
+    """The number of iterations that were done when counting began."""
     iterations: int = 0
     since: float = 0.0
     until: float = 0.0
     waiting: dict[str, float] = field(default_factory=dict)
 
-    def iterated(self) -> None:
-        """Another iteration is done."""
+    def iterated(self, done: int) -> None:
+        """So many iterations are done."""
         now = time.perf_counter()
-        if not self.since:
+        if self.first is None:
+            self.first = done + 1  # the end of the first iteration after this
+        if done == self.first:
             self.since = self.until = now
             self.waiting.clear()
-            return
-        self.iterations, self.until = self.iterations + 1, now
+        elif done > self.first:
+            self.iterations, self.until = done - self.first, now
 
-    def noting(self, waits: Generator[Wait, None, None]) -> Generator[Wait, None, None]:
-        """Pass the waits on, and note how long each took to be answered."""
-        for wait in waits:
-            asked = time.perf_counter()
-            yield wait
-            self.waiting[wait.whom] = self.waiting.get(wait.whom, 0.0) + time.perf_counter() - asked
+    def waited(self, whom: str, seconds: float) -> None:
+        self.waiting[whom] = self.waiting.get(whom, 0.0) + seconds
 
-    def part(self) -> Part:
+    def account(self) -> Account:
         seconds = self.until - self.since
         shares = {whom: each / seconds for whom, each in self.waiting.items()} if seconds > 0 else {}
         largest = dict(sorted(shares.items(), key=lambda item: -item[1]))
-        return Part(self.name, self.iterations / seconds if seconds > 0 else 0.0, largest)
+        return Account(self.name, self.iterations / seconds if seconds > 0 else 0.0, largest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,6 +13,7 @@ import jax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from motet.flow.batch import SHARDS
+from motet.plan.places import locate, platforms
 from motet.plan.plan import Plan
 
 ONE_AT_A_TIME = threading.Lock()
@@ -50,22 +52,25 @@ class Place:
                 return jax.device_put(leaf, sharding)
         return jax.device_put(leaf, sharding)
 
+    def first(self, leaf: Any) -> jax.Array:
+        """A leaf on the first device alone."""
+        return Place(self.devices[:1]).put(leaf)
 
-def assign(plan: Plan, devices: Sequence[Any]) -> Mapping[str, list[Place]]:
-    """Fragment -> the place of each replica. Fragments without a place take devices in turn."""
-    places: dict[str, list[Place]] = {}
-    turn = 0
-    for name, fragment in plan.fragments.items():
-        if fragment.outside:
-            places[name] = [Place((jax.devices("cpu")[0],), str(fragment.place))]
-            continue
-        first = turn if fragment.place is None else int(fragment.place.partition(":")[2])
-        places[name] = []
-        for replica in range(fragment.replicas):
-            start = first + replica // fragment.per_device * fragment.shards
-            places[name].append(
-                Place(tuple(devices[(start + shard) % len(devices)] for shard in range(fragment.shards)))
-            )
-        if fragment.place is None:
-            turn += fragment.devices
-    return places
+
+def assign(plan: Plan, devices: Mapping[str, Sequence[Any]]) -> Mapping[str, list[Place]]:
+    """Fragment -> the place of each replica, of the devices of each platform, the usual one first."""
+    spots = locate(plan, {platform: len(found) for platform, found in devices.items()})
+    return {
+        name: [Place(tuple(devices[spot.platform][number] for number in spot.devices), spot.store) for spot in found]
+        for name, found in spots.items()
+    }
+
+
+def devices_for(plan: Plan) -> dict[str, Sequence[Any]]:
+    """The devices here of every platform that the plan names, the usual one first; a platform that JAX does not have
+    is left out, for `check` to report."""
+    found: dict[str, Sequence[Any]] = {}
+    for platform in platforms(plan, jax.devices()[0].platform):
+        with suppress(RuntimeError):
+            found[platform] = jax.devices(platform)
+    return found

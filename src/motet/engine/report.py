@@ -48,6 +48,9 @@ class Collector:
         self.lock = threading.Lock()
 
     def add(self, iteration: int, values: Mapping[str, tuple[Any, ...]]) -> None:
+        """Take what a worker shows of an iteration; nothing, where another worker shows all."""
+        if not values:
+            return
         with self.lock:
             row, missing = self.pending.pop(iteration, (np.zeros(len(self.columns.names)), sum(self.parts.values())))
             for var, leaves in values.items():

@@ -7,68 +7,63 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from motet.envs.shared import Bell
+from motet.engine.ports import Channel
+from motet.engine.waits import EnvironmentsReady, Wait
 from motet.errors import Stalled, Stopped
-from motet.flow.host import Waitable
-
-
-@dataclass(frozen=True)
-class Wait:
-    """What a replica asks for when it cannot go on: call again once `ready()` holds."""
-
-    ready: Callable[[], bool]
-    reason: str
-    whom: str
-    """Who must do something first: a fragment, or the environments."""
-    pool: Waitable | None = None
-    """Whose descriptors tell that it may be ready; None: the supervisor is told."""
 
 
 @dataclass
 class Supervisor:
-    """Shared by all replicas of a run. One condition guards every channel: there are few threads and short waits."""
+    """Shared by all workers of a run."""
 
     timeout: float
-    changed: threading.Condition = field(default_factory=threading.Condition)
     doing: dict[str, str] = field(default_factory=dict)
     error: BaseException | None = None
+    halted: Stopped | None = None
+    """Raised by a worker that was told to stop; it tells only that the run did not come to its end."""
     stopped: bool = False
-    bells: list[Bell] = field(default_factory=list)
-    """Rung with every change, for threads that wait for other things besides."""
-
-    def notify(self) -> None:
-        """Something changed that somebody may wait for. The caller holds `changed`."""
-        self.changed.notify_all()
-        for bell in self.bells:
-            bell.ring()
+    channels: list[Channel] = field(default_factory=list)
+    """Where workers wait, to wake them when the run is over."""
+    bells: list[Callable[[], None]] = field(default_factory=list)
+    """Rung then too."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def announce(self, who: str, what: str) -> None:
-        self.doing[who] = what
+        with self.lock:
+            self.doing[who] = what
 
     def fail(self, error: BaseException) -> None:
         """Stop everyone; the first error is the one that is raised."""
-        with self.changed:
+        with self.lock:
             if self.error is None and not isinstance(error, Stopped):
                 self.error = error
-            self.stopped = True
-            self.notify()
+        self.stop()
 
     def stop(self) -> None:
-        with self.changed:
+        with self.lock:
             self.stopped = True
-            self.notify()
+            for bell in self.bells:
+                bell()
+        for channel in self.channels:
+            with channel.changed:
+                channel.changed.notify_all()
 
     def wait(self, who: str, wait: Wait) -> None:
         """Block until `wait.ready()`. A wait that is too long, or a stopped run, ends it with an error."""
-        before, self.doing[who] = self.doing.get(who, ""), f"waiting for {wait.reason}"
+        before = self.doing.get(who, "")
+        self.announce(who, f"waiting for {wait.reason}")
         deadline = time.monotonic() + self.timeout
-        with self.changed:
+        if isinstance(wait, EnvironmentsReady):
+            return  # A worker with a thread of its own waits in the pool, which knows the time by itself.
+        with wait.channel.changed:
             while not wait.ready():
                 if self.stopped:
                     raise Stopped(f"{who} was stopped while waiting for {wait.reason}")
-                if not self.changed.wait(max(0.0, deadline - time.monotonic())) and time.monotonic() >= deadline:
+                left = deadline - time.monotonic()
+                if left <= 0:
                     raise self.stalled(who, wait)
-        self.doing[who] = before
+                wait.channel.changed.wait(left)
+        self.announce(who, before)
 
     @staticmethod
     def deadlock(waiting: Mapping[str, Wait]) -> Stalled:
@@ -77,7 +72,9 @@ class Supervisor:
         return Stalled(f"Nobody can go on: {who}. This is a defect of motet; please report the plan.")
 
     def stalled(self, who: str, wait: Wait) -> Stalled:
-        others = "; ".join(f"{name} is {what}" for name, what in sorted(self.doing.items()) if name != who)
+        with self.lock:
+            doing = sorted(self.doing.items())
+        others = "; ".join(f"{name} is {what}" for name, what in doing if name != who)
         return Stalled(
             f"{who} has waited {self.timeout:g} s for {wait.reason}. Meanwhile {others or 'nobody else is running'}. "
             "If one step may take that long, raise `timeout`."

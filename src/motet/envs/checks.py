@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from motet.bounds import RECORD, Bounds, note
 from motet.envs.form import Form, flatten, is_nested, parts, paths
 from motet.errors import BadEnvironment
 from motet.flow.host import Leaves
@@ -31,14 +32,23 @@ WEAKER = {"f": "fiub", "i": "iub", "u": "iub", "b": "b"}
 
 
 class Part:
-    """One simple space: checks its values and writes them into an array."""
+    """One simple space: checks its values and writes them into an array.
 
-    def __init__(self, space: gymnasium.Space, path: str, dtype: str, check_bounds: bool):
+    Numbers of a Box that are finite but outside of its bounds are noted in `record`, unless `check_bounds` makes them
+    an error. `number` is the part's own.
+    """
+
+    def __init__(
+        self, space: gymnasium.Space, path: str, dtype: str, check_bounds: bool, number: int, record: np.ndarray
+    ):
         assert space.shape is not None and space.dtype is not None
         self.path, self.shape, self.dtype = path, tuple(space.shape), np.dtype(space.dtype)
+        self.number, self.record = number, record
         self.start: Any = getattr(space, "start", 0)
         self.is_shifted = bool(np.any(self.start))
-        self.low, self.high = _bounds(space, np.dtype(dtype), check_bounds)
+        self.low, self.high = _bounds(space, np.dtype(dtype), True)
+        self.least, self.most = _bounds(space, np.dtype(dtype), check_bounds)
+        self.declared = declared_bounds(space, path)
         # Where every value of the dtype is allowed, there is nothing to look for.
         self.is_free = _is_free(self.dtype, self.low, self.high)
 
@@ -64,7 +74,10 @@ class Part:
         except ValueError:  # The values have different shapes.
             raise self._find(values, blame) from None
         if batch.shape != (len(out), *self.shape) or not self._is_good(batch):
-            raise self._find(values, blame)
+            if batch.shape != (len(out), *self.shape) or not self._is_usable(batch):
+                raise self._find(values, blame)
+            outside = (batch < self.low) | (batch > self.high)
+            note(self.record, self.number, self.declared, batch, outside)
         if self.is_shifted:
             batch = batch - self.start
         np.copyto(out, batch if batch.shape == out.shape else batch.reshape(out.shape), casting="unsafe")
@@ -76,6 +89,12 @@ class Part:
             return True
         # NaN is in no interval, and the bounds are finite, so this finds what is not finite too.
         return bool(np.logical_and.reduce((batch >= self.low) & (batch <= self.high), None))
+
+    def _is_usable(self, batch: np.ndarray) -> bool:
+        """Whether it holds nothing worse than numbers outside of bounds that are not insisted on."""
+        if batch.dtype.kind not in WEAKER[self.dtype.kind]:
+            return False
+        return bool(((batch >= self.least) & (batch <= self.most)).all())
 
     def _find(self, values: Sequence[Any] | np.ndarray, blame: Blame) -> Exception:
         for row, value in enumerate(values):
@@ -93,29 +112,30 @@ class Part:
             return f"should have dtype {self.dtype}, but has {array.dtype} ({type(value).__name__})"
         if array.shape != self.shape:
             return f"should have shape {self.shape}, but has {array.shape}"
-        inside = (array >= self.low) & (array <= self.high)
+        inside = (array >= self.least) & (array <= self.most)
         if inside.all():
             return ""
         where = tuple(int(i) for i in np.argwhere(~inside)[0])
         number, place = array[where], f" at {list(where)}" if where else ""
         if not np.isfinite(number):
             return f"should be finite, but holds {number}{place}"
-        low, high = (np.broadcast_to(bound, self.shape)[where] for bound in (self.low, self.high))
+        low, high = (np.broadcast_to(bound, self.shape)[where] for bound in (self.least, self.most))
         return (
-            f"holds {number}{place}, outside of its space, {low:.7g} to {high:.7g}. Correct the space; or make "
-            "it as Gymnasium(..., check_bounds=False), if nothing relies on the bounds"
+            f"holds {number}{place}, outside of its space, {low:.7g} to {high:.7g}. Correct the space; or do not "
+            "insist on its bounds (check_bounds, --strict), if nothing relies on them"
         )
 
 
 class Observations:
-    """Writes observations of many environments, part by part."""
+    """Writes observations of many environments, part by part. `record`: see `motet.bounds`."""
 
-    def __init__(self, form: Form):
+    def __init__(self, form: Form, record: np.ndarray | None = None):
+        record = np.zeros(RECORD) if record is None else record
         self.space, self.nested = form.observation_space, is_nested(form.observation_space)
         self.parts = [
-            Part(part, path, leaf.dtype, form.check_bounds)
-            for part, path, leaf in zip(
-                parts(self.space), paths(self.space, "the observation"), form.observation, strict=True
+            Part(part, path, leaf.dtype, form.check_bounds, number, record)
+            for number, (part, path, leaf) in enumerate(
+                zip(parts(self.space), paths(self.space, "the observation"), form.observation, strict=True)
             )
         ]
 
@@ -192,6 +212,19 @@ def _write_scalars(
                 raise blame(row, f"{expected}, but is {value!r} ({type(value).__name__})")
         raise blame(0, f"{expected} for each of {len(out)} environments, but there are {len(values)}")
     np.copyto(out, batch, casting="unsafe")
+
+
+def declared_bounds(space: gymnasium.Space, path: str) -> Bounds:
+    """What a space says of itself; only those of a Box are ever compared with."""
+    if isinstance(space, gymnasium.spaces.Box):
+        return Bounds(path, space.low, space.high)
+    return Bounds(path, np.zeros(space.shape or ()), np.zeros(space.shape or ()))
+
+
+def all_bounds(form: Form) -> list[Bounds]:
+    """Of every part of an observation."""
+    space = form.observation_space
+    return [declared_bounds(*each) for each in zip(parts(space), paths(space, "the observation"), strict=True)]
 
 
 def _bounds(space: gymnasium.Space, held: np.dtype, check: bool) -> tuple[Any, Any]:

@@ -21,12 +21,16 @@ import threading
 import time
 import traceback
 
+import numpy as np
+
+from motet.bounds import RECORD
 from motet.envs.group import Build, Group
 from motet.envs.messages import (
     AT,
     CLOSE,
     COMMAND,
     ERRORS,
+    OUTSIDE,
     RESET,
     SLOT,
     WORDS,
@@ -53,12 +57,13 @@ def main(control: int, memory: int, wake: tuple[int, int], done: tuple[int, int]
     shared = attach(memory)
     os.close(memory)
     words = memoryview(shared)[setup.number * WORDS * 8 : (setup.number + 1) * WORDS * 8].cast("q")
+    record = np.frombuffer(shared, np.float64, RECORD, (setup.number * WORDS + OUTSIDE) * 8)
     wake_bell, done_bell = Bell(*wake), Bell(*done)
     group = None
     try:
         threading.Thread(target=_watch, args=(channel, words, wake_bell), daemon=True).start()
         build: Build = pickle.loads(setup.build)
-        group = build(setup.piece, words[AT : AT + 1])
+        group = build(setup.piece, words[AT : AT + 1], record)
         gc.collect()
         gc.freeze()  # What is here now stays; the collector need not look at it again.
         send_words(channel, kind="ready")

@@ -18,11 +18,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from motet.bounds import RECORD, Bounds, Outside, Tally, note
 from motet.envs.families import library
 from motet.envs.gymnasium import convert_space
 from motet.errors import BadEnvironment, UnknownName
 from motet.flow.host import HostEnvironment, HostStep, Leaves, Opening, Pool
-from motet.flow.spaces import Box, Dict, Space
+from motet.flow.spaces import Box, Dict, Space, parts
 
 LARGEST_SEED = 2**31 - 1
 
@@ -41,6 +42,9 @@ class EnvPool(HostEnvironment):
     """Steps after which an episode is cut off; None: as the task says."""
     options: tuple[tuple[str, Any], ...] = ()
     """Other settings of the task by name, such as (("img_height", 52), ("img_width", 52))."""
+    check_bounds: bool = False
+    """Whether an observation outside of its bounds is an error, or only counted."""
+    outside: Tally = field(default_factory=Tally, init=False, repr=False, compare=False)
     _types: tuple[np.dtype, ...] = field(init=False, repr=False, compare=False)
     """Of the leaves of observations, as motet holds them."""
 
@@ -92,6 +96,8 @@ class EnvPoolPool:
         self._pool, self._count = pool, len(pool)
         self._name, self._types = env.name, env._types
         # As in Gymnasium's adapter, an action outside of its bounds is clipped.
+        self._check_bounds, self._tally, self._record = env.check_bounds, env.outside, np.zeros(RECORD)
+        self._declared = _declared(env.observation_space)
         self._bounds = env.action_space.bounds if isinstance(env.action_space, Box) else None
 
     def reset(self) -> Leaves:
@@ -121,6 +127,7 @@ class EnvPoolPool:
     def close(self) -> None:
         pool, self._pool = self._pool, None
         if pool is not None:
+            self._tally.add(Outside.read(self._record, self._declared))
             pool.close()
 
     def _open(self) -> Any:
@@ -138,13 +145,34 @@ class EnvPoolPool:
             np.asarray(leaf)[order].astype(dtype, copy=False)
             for leaf, dtype in zip(jax.tree.leaves(observation), self._types, strict=True)
         )
-        for leaf in leaves:
+        for number, leaf in enumerate(leaves):
             self._finite("an observation", leaf)
+            self._within(number, leaf)
         return leaves
+
+    def _within(self, number: int, leaf: np.ndarray) -> None:
+        bounds = self._declared[number]
+        outside = (leaf < bounds.low - ROUNDING) | (leaf > bounds.high + ROUNDING)
+        if not outside.any():
+            return
+        note(self._record, number, bounds, leaf, outside)
+        if self._check_bounds:
+            raise BadEnvironment(f"{self._name}: {Outside.read(self._record, self._declared)}.")
 
     def _finite(self, what: str, array: np.ndarray) -> None:
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise BadEnvironment(f"{self._name} gave {what} that is not finite.")
+
+
+ROUNDING = 1e-6
+
+
+def _declared(space: Space) -> list[Bounds]:
+    """The bounds of each part of an observation; what is no Box cannot leave them."""
+    boxes = [part if isinstance(part, Box) else Box(-np.inf, np.inf, part.aval.shape) for part in parts(space)]
+    names = [""] if not isinstance(space, Dict) else [f'["{name}"]' for name, _ in space.items]
+    names = names if len(names) == len(boxes) else [f"[{number}]" for number in range(len(boxes))]
+    return [Bounds(f"the observation{name}", *box.bounds) for name, box in zip(names, boxes, strict=True)]
 
 
 SMALLEST = float(np.finfo(np.float64).tiny)

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from motet.bounds import RECORD, Bounds, Outside, note
 from motet.envs.pool import open_pool
 from motet.errors import MotetError
 from motet.flow.environment import Environment, check_environment
@@ -37,8 +38,12 @@ class Examination:
     """Of the episodes that ended."""
 
 
-def examine(env: Environment | HostEnvironment, *, steps: int = 1000, seed: int = 0) -> Examination:
+def examine(
+    env: Environment | HostEnvironment, *, steps: int = 1000, seed: int = 0, strict: bool = False
+) -> Examination:
     """Play `steps` steps of four environments with random actions, twice at once with the same seed.
+
+    Numbers outside of a Box's bounds are a note, or with `strict` a finding.
 
     Host environments are played a third time in another grouping: what an environment does may depend on the seed and
     on its number in the run, but not on which others are stepped with it.
@@ -49,7 +54,7 @@ def examine(env: Environment | HostEnvironment, *, steps: int = 1000, seed: int 
             check_environment(env)
         with ExitStack() as open_pools:
             pools = [open_pools.enter_context(closing(open_pool(env, each))) for each in _openings(env, seed)]
-            _Examiner(env, pools, seen).play(steps, np.random.default_rng(seed))
+            _Examiner(env, pools, seen, strict).play(steps, np.random.default_rng(seed))
     except MotetError as error:
         seen.findings.append(str(error))
     except Exception as error:
@@ -73,8 +78,9 @@ def _note(seen: Examination) -> None:
 class _Examiner:
     """Steps the same environments in several pools side by side, and compares."""
 
-    def __init__(self, env: Environment | HostEnvironment, pools: list[Pool], seen: Examination):
-        self.env, self.pools, self.seen = env, pools, seen
+    def __init__(self, env: Environment | HostEnvironment, pools: list[Pool], seen: Examination, strict: bool):
+        self.env, self.pools, self.seen, self.strict = env, pools, seen, strict
+        self.declared, self.record = _declared(env.observation_space), np.zeros(RECORD)
         self.kinds: set[str] = set()
         self.length = np.zeros(ENVIRONMENTS, int)
         self.repeated = self.both = 0
@@ -83,6 +89,7 @@ class _Examiner:
         """Until the first findings: what comes after them would only repeat them."""
         observations = [pool.reset() for pool in self.pools]
         self.look("reset", "observation", observations[0])
+        self.count_outside(observations[0], np.ones(ENVIRONMENTS, bool))
         self.compare("reset", [{"observation": each} for each in observations])
         counts = [len(leaves[0]) for leaves in observations]
         while self.seen.steps < steps and not self.seen.findings:
@@ -94,6 +101,8 @@ class _Examiner:
             self.seen.steps += 1
             self.step(results[0])
             self.compare("step", [_values(each) for each in results])
+        if outside := Outside.read(self.record, self.declared):
+            self.seen.notes.append(f"{outside}. A run goes on and tells of them; --strict makes it an error.")
         if self.both:
             self.seen.notes.append(f"terminated and truncated were both set {self.both} times; terminated counts.")
         if self.repeated and self.repeated == len(self.seen.lengths):
@@ -121,6 +130,8 @@ class _Examiner:
             self.find("finite", f"reward must be finite; got {step.reward}.")
         self.both += int((step.terminated & step.truncated).sum())
         self.episodes(step)
+        self.count_outside(step.next_observation, np.ones(ENVIRONMENTS, bool))
+        self.count_outside(step.observation, step.terminated | step.truncated)
 
     def episodes(self, step: HostStep) -> None:
         ended = step.terminated | step.truncated
@@ -151,8 +162,18 @@ class _Examiner:
                     f"{method} must return {name} as {aval.dtype}{list(shape)}, as its space says; "
                     f"got {leaf.dtype}{list(leaf.shape)}.",
                 )
-            elif outside := _outside(part, leaf):
+            elif outside := _outside(part, leaf, self.strict):
                 self.find(name, f"{name} {outside}.")
+
+    def count_outside(self, leaves: Leaves, rows: np.ndarray) -> None:
+        """Take note of numbers outside of a Box; what is worse has been found by now."""
+        if self.seen.findings or not rows.any():
+            return
+        for number, (bounds, leaf) in enumerate(zip(self.declared, leaves, strict=True)):
+            batch = leaf[rows]
+            outside = _beyond(batch, bounds.low, bounds.high)
+            if outside.any():
+                note(self.record, number, bounds, batch, outside)
 
     def array(self, name: str, array: np.ndarray, kind: str) -> None:
         wanted = {"f": "floats", "b": "bools"}[kind]
@@ -205,19 +226,36 @@ def _random(part: Any, rng: np.random.Generator, count: int) -> np.ndarray:
     return rng.uniform(low, high, (count, *part.shape)).astype(dtype)
 
 
-def _outside(part: Any, leaf: np.ndarray) -> str:
+def _outside(part: Any, leaf: np.ndarray, strict: bool) -> str:
     """What is wrong with the values, or nothing."""
     if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
         return f"must be finite; it holds {leaf[~np.isfinite(leaf)][0]}"
-    low, high = (np.asarray(bound, np.float64) for bound in _bounds(part))
-    room = [ROUNDING * np.maximum(1, np.abs(np.where(np.isfinite(bound), bound, 0))) for bound in (low, high)]
-    wrong = np.argwhere((leaf < low - room[0]) | (leaf > high + room[1]))
+    if isinstance(part, Box) and not strict:
+        return ""
+    low, high = _bounds(part)
+    wrong = np.argwhere(_beyond(leaf, low, high))
     if not len(wrong):
         return ""
     row, *where = wrong[0].tolist()
     least, most = (np.broadcast_to(bound, leaf.shape[1:])[tuple(where)] for bound in (low, high))
     place = f" at {where}" if where else ""
     return f"must be within its space, {least:g} to {most:g}{place}; environment {row} gave {leaf[(row, *where)]:g}"
+
+
+def _beyond(leaf: np.ndarray, *bounds: Any) -> np.ndarray:
+    """Where a batch leaves its bounds by more than rounding."""
+    low, high = (np.asarray(bound, np.float64) for bound in bounds)
+    room = [ROUNDING * np.maximum(1, np.abs(np.where(np.isfinite(bound), bound, 0))) for bound in (low, high)]
+    return (leaf < low - room[0]) | (leaf > high + room[1])
+
+
+def _declared(space: Space) -> list[Bounds]:
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(space.aval)[0]]
+    full = [np.broadcast_to(bound, part.aval.shape) for part in parts(space) for bound in _bounds(part)]
+    return [
+        Bounds(f"the observation{path}", *bounds)
+        for path, bounds in zip(paths, zip(full[::2], full[1::2], strict=True), strict=True)
+    ]
 
 
 def _bounds(part: Any) -> tuple[Any, Any]:

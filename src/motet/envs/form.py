@@ -32,8 +32,8 @@ class Form:
     action: tuple[Leaf, ...]
     reward: str
     """The dtype of rewards."""
-    check_bounds: bool = True
-    """Whether an observation outside of its space is an error. One that is not finite always is."""
+    check_bounds: bool = False
+    """Whether a number outside of a Box's bounds is an error, or only counted. One that is not finite always is."""
 
 
 def parts(space: gymnasium.Space) -> list[gymnasium.Space]:

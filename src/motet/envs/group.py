@@ -43,16 +43,16 @@ class Group(Protocol):
 At = list[int] | memoryview
 """One number: the row that a group is working on, so that others can tell which environment hangs."""
 
-Build = Callable[[Piece, At], Group]
-"""Makes a group, which keeps the number up to date."""
+Build = Callable[[Piece, At, np.ndarray], Group]
+"""Makes a group, which keeps the number up to date, and a record of observations outside of bounds."""
 
 
 class Singles:
     """A group of single Gymnasium environments."""
 
-    def __init__(self, make: Make, form: Form, piece: Piece, at: At):
+    def __init__(self, make: Make, form: Form, piece: Piece, at: At, record: np.ndarray):
         self.form, self.piece, self.at = form, piece, at
-        self.observations, self.actions = Observations(form), Actions(form)
+        self.observations, self.actions = Observations(form, record), Actions(form)
         self.length = np.zeros(len(piece.seeds), np.int64)
         """[B] steps since the last reset, for messages."""
         self.envs: list[gymnasium.Env] = []

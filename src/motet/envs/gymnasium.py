@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces as gym
 
+from motet.bounds import Tally
 from motet.envs.by_id import ById, find
 from motet.envs.form import Form, Leaf, Make
 from motet.envs.group import Build, Singles
@@ -27,9 +28,12 @@ class Gymnasium(HostEnvironment):
     `make` is an id (`"CartPole-v1"`, `"package:Name-v0"`) with the options of `gymnasium.make`, or a function that
     returns a `gymnasium.Env`. With `vector`, an id for `gymnasium.make_vec`, or a function from a number to a
     `gymnasium.vector.VectorEnv` of so many.
+
+    Numbers outside of a Box's bounds are counted, and a run tells of them when it is over; with `check_bounds` they
+    are an error. What has another shape or dtype, or is not finite, always is.
     """
 
-    def __init__(self, make: str | Make, *, vector: bool = False, check_bounds: bool = True, **options: Any):
+    def __init__(self, make: str | Make, *, vector: bool = False, check_bounds: bool = False, **options: Any):
         if isinstance(make, str):
             self.name, self.make = make, ById(find(make), vector, options)
         else:
@@ -37,6 +41,7 @@ class Gymnasium(HostEnvironment):
                 raise BadEnvironment(f"Options are for ids; give {', '.join(options)} to the function that you pass.")
             self.name, self.make = _name_of(make), make
         self.vector, self.check_bounds, self.options = vector, check_bounds, options
+        self.outside = Tally()
         self._observation, self._action = self._ask_for_spaces()
         self.observation_space = convert_space(self._observation)
         self.action_space = convert_space(self._action)
@@ -45,10 +50,10 @@ class Gymnasium(HostEnvironment):
         form = self.form()
         build: Build = partial(Vector if self.vector else Singles, self.make, form)
         if not opening.workers:
-            return ThreadPool(build, form, opening)
+            return ThreadPool(build, form, opening, self.outside)
         from motet.envs.workers import WorkerPool
 
-        return WorkerPool(build, form, opening)
+        return WorkerPool(build, form, opening, self.outside)
 
     def form(self) -> Form:
         """What workers need to know of the spaces: they cannot ask JAX."""

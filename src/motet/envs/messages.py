@@ -20,8 +20,11 @@ CLOSE, RESET, STEP = range(3)
 COMMAND, SLOT, AT = range(3)
 """The words that each worker has in shared memory: what to do, in which slot, and the row it is working on."""
 
-WORDS = 8
-"""Words for each worker: a cache line."""
+WORDS = 16
+"""Words for each worker: two cache lines."""
+
+OUTSIDE = 8
+"""Where among them its record of observations outside of bounds begins (see `motet.bounds`), in floats."""
 
 ERRORS = {kind.__name__: kind for kind in (BadAlgorithm, BadEnvironment, EnvironmentFailed)}
 """Errors that keep their kind on the way from a worker to the pool; any other arrives as `EnvironmentFailed`."""

@@ -25,6 +25,9 @@ ENVIRONMENTS = {
 TWINS = frozenset(ENVIRONMENTS) - {"Catch-v0"}
 """Those that Gymnasium has under the same id."""
 
+HOST = frozenset({"gymnasium", "envpool"})
+"""Families whose environments are stepped on the host."""
+
 ALIASES = {"Catch": "Catch-v0"}
 """Other names that `make` accepts."""
 
@@ -39,28 +42,32 @@ class Description(NamedTuple):
     time_limit: int | None
 
 
-def make(env_id: str | Callable[[], Any]) -> Environment | HostEnvironment:
+def make(env_id: str | Callable[[], Any], *, check_bounds: bool = False) -> Environment | HostEnvironment:
     """The environment of that id, with its default parameters.
 
     An id without a prefix is one of motet's own or else one of Gymnasium's, `module:ID` included; `envpool/ID`,
     `gymnax/ID`, `brax/ID` and `gymnasium/ID` name the library. `ALE/ID` is an Atari game with the usual preprocessing,
     `gymnasium/ALE/ID` the bare game. A function that makes a Gymnasium environment is taken, too.
+
+    With `check_bounds`, a number outside of the bounds that an observation space declares is an error in environments
+    that are stepped on the host; otherwise it is counted. Compiled ones do not look.
     """
+    strict = {"check_bounds": True} if check_bounds else {}
     if not isinstance(env_id, str):
-        return _adapter("gymnasium")(env_id)
+        return _adapter("gymnasium")(env_id, **strict)
     env_id = ALIASES.get(env_id, env_id)
     if env_id in ENVIRONMENTS:
         return load(ENVIRONMENTS[env_id])()
     prefix, slash, rest = env_id.partition("/")
     if slash and prefix in FAMILIES:
-        env = _adapter(prefix)(rest)
+        env = _adapter(prefix)(rest, **(strict if prefix in HOST else {}))
         if prefix == "gymnasium":
             env.name = env_id  # Without its prefix it would be taken for motet's own of that id.
         return env
     if env_id.startswith("ALE/"):
-        return load(FAMILIES["gymnasium"].adapter)(load("motet.envs.atari:Atari")(env_id))
+        return load(FAMILIES["gymnasium"].adapter)(load("motet.envs.atari:Atari")(env_id), **strict)
     if ":" in env_id or env_id in _installed_ids(FAMILIES["gymnasium"]):
-        return _adapter("gymnasium")(env_id)
+        return _adapter("gymnasium")(env_id, **strict)
     raise UnknownName("environment", env_id, _candidates(env_id))
 
 

@@ -53,8 +53,10 @@ class Bell:
 
     def wait(self) -> None:
         """Sleep until it rings."""
+        poll = select.poll()  # not select(), which takes no descriptor above 1023
+        poll.register(self.hear, select.POLLIN)
         while not self.heard():
-            select.select([self.hear], [], [])
+            poll.poll()
 
     def close(self) -> None:
         for descriptor in {self.hear, self._ring}:

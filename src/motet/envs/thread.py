@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from motet.bounds import RECORD, Outside, Tally
+from motet.envs.checks import all_bounds
 from motet.envs.form import Form
 from motet.envs.group import Build, Group, Piece
 from motet.envs.slots import Slot, slots_over, slots_size
@@ -14,9 +16,10 @@ from motet.flow.host import HostStep, Leaves, Opening
 class ThreadPool:
     """Every environment is stepped by whoever calls. No step can be cut short: `timeout` has no meaning here."""
 
-    def __init__(self, build: Build, form: Form, opening: Opening):
+    def __init__(self, build: Build, form: Form, opening: Opening, tally: Tally | None = None):
+        self._form, self._tally, self._record = form, tally or Tally(), np.zeros(RECORD)
         piece = Piece(opening.first, tuple(opening.seed_of(index) for index in range(opening.count)))
-        self._group: Group | None = build(piece, [0])
+        self._group: Group | None = build(piece, [0], self._record)
         self._slots = slots_over(np.zeros(slots_size(form, opening.count), np.uint8), 0, form, opening.count)
         self._turn = 0
         self._valid = np.ones(opening.count, np.bool_)
@@ -43,9 +46,10 @@ class ThreadPool:
         return HostStep(*slot[1:], self._valid, self._restarts)
 
     def close(self) -> None:
-        if self._group is not None:
-            self._group.close()
-        self._group = None
+        group, self._group = self._group, None
+        if group is not None:
+            self._tally.add(Outside.read(self._record, all_bounds(self._form)))
+            group.close()
 
     def _next_slot(self) -> Slot:
         self._turn = 1 - self._turn

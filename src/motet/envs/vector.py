@@ -29,9 +29,9 @@ class Vector:
       take a mask in this mode. Others would reset everything or nothing, and are refused.
     """
 
-    def __init__(self, make: Make, form: Form, piece: Piece, at: At):
+    def __init__(self, make: Make, form: Form, piece: Piece, at: At, record: np.ndarray):
         self.form, self.piece, self.at = form, piece, at
-        self.observations, self.actions = Observations(form), Actions(form)
+        self.observations, self.actions = Observations(form, record), Actions(form)
         self.length = np.zeros(len(piece.seeds), np.int64)
         self.seeds: Sequence[int] | None = piece.seeds
         self.env: VectorEnv | None = self._make(make, len(piece.seeds))
@@ -50,7 +50,8 @@ class Vector:
         except Exception as error:
             raise self._failed(error) from error
         self._write(observation, out.observation)
-        self._write(observation, out.next_observation)
+        for first, last in zip(out.observation, out.next_observation, strict=True):
+            np.copyto(last, first)
         self.length[:] = 0
 
     def step(self, out: Slot) -> None:
@@ -64,14 +65,13 @@ class Vector:
         write_flags("truncated", np.asarray(truncated), out.truncated, self._blame)
         ended = out.terminated | out.truncated
         self._write(observation, out.next_observation)
-        if self.mode is AutoresetMode.SAME_STEP:
-            self._write(observation, out.observation)
-            if ended.any():
+        for first, last in zip(out.observation, out.next_observation, strict=True):
+            np.copyto(first, last)
+        if ended.any():
+            if self.mode is AutoresetMode.SAME_STEP:
                 self._write_last(info, ended, out)
-        else:
-            if ended.any():
-                observation = self._reset_rows(ended)
-            self._write(observation, out.observation)
+            else:
+                self._write_first(self._reset_rows(ended), ended, out)
         self.length += 1
         self.length[ended] = 0
 
@@ -107,6 +107,16 @@ class Vector:
         else:
             self.observations.write(batch, leaves, lambda row, what: self._blame(rows[row], what))
         for leaf, picked in zip(out.next_observation, leaves, strict=True):
+            leaf[rows] = picked
+
+    def _write_first(self, observation: Any, ended: np.ndarray, out: Slot) -> None:
+        """Over the last observations of episodes that ended; the other rows are as they were."""
+        rows = ended.nonzero()[0].tolist()
+        leaves = tuple(np.empty((len(rows), *leaf.shape[1:]), leaf.dtype) for leaf in out.observation)
+        with np.errstate(over="ignore"):
+            blame = lambda row, what: self._blame(rows[row], what)  # noqa: E731
+            self.observations.write_batch(self._pick(observation, rows), leaves, blame)
+        for leaf, picked in zip(out.observation, leaves, strict=True):
             leaf[rows] = picked
 
     def _pick(self, value: Any, rows: list[int]) -> Any:

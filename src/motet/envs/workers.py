@@ -16,9 +16,11 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
+from motet.bounds import RECORD, Outside, Tally
+from motet.envs.checks import all_bounds
 from motet.envs.form import Form
 from motet.envs.group import Build, Piece
-from motet.envs.messages import ERRORS, RESET, STEP, WORDS, Setup, receive_words
+from motet.envs.messages import ERRORS, OUTSIDE, RESET, STEP, WORDS, Setup, receive_words
 from motet.envs.process import Process, end_all, where_it_is
 from motet.envs.shared import attach
 from motet.envs.slots import Slot, slots_over, slots_size
@@ -81,8 +83,8 @@ class Belongings:
 class WorkerPool:
     """See `Pool` and `Waitable`."""
 
-    def __init__(self, build: Build, form: Form, opening: Opening):
-        self._form, self._opening = form, opening
+    def __init__(self, build: Build, form: Form, opening: Opening, tally: Tally | None = None):
+        self._form, self._opening, self._tally = form, opening, tally or Tally()
         self._build = _pickled(build, form)
         self._shares = _even(opening.count, min(opening.workers, opening.count))
         header = len(self._shares) * WORDS * 8
@@ -149,6 +151,10 @@ class WorkerPool:
         return self._result(self._slots[self._turn], workers)
 
     def close(self) -> None:
+        if self._finalizer.alive:
+            for worker in self._own.workers:
+                record = worker.words.cast("B").cast("d")[OUTSIDE : OUTSIDE + RECORD].tolist()
+                self._tally.add(Outside.read(record, all_bounds(self._form)))
         self._slots, self._by_descriptor = (), {}
         self._finalizer()
 

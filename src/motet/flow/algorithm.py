@@ -13,7 +13,7 @@ from motet.errors import BadAlgorithm, BadOption
 from motet.flow.spaces import Box, Discrete, Space, parts
 
 if TYPE_CHECKING:
-    from motet.flow.trace import Flow
+    from motet.flow.loops import Flow
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motet.flow.host import HostCall, ReplayCall
+from motet.flow.host import HostCall
+from motet.flow.replay_call import ReplayCall
 
 Kind = Literal["init", "act", "env", "call", "remember", "sample", "reprioritize", "apply"]
 How = Literal["stack", "sum", "mean"]
@@ -123,6 +124,8 @@ class Loop:
     rate: Rate = "update"
     first: int = 0
     """The number of the first round. The prefill counts from elsewhere, and so draws other random numbers."""
+    every: int = 1
+    """Its rounds are run in every so-many-th iteration only: in number `every` - 1, 2 `every` - 1, ..."""
 
 
 Item = Node | Loop
@@ -159,6 +162,16 @@ class Edge:
 
 
 @dataclass(frozen=True)
+class Roles:
+    """Which variables are what, for whoever runs a graph without knowing its names; empty: none is."""
+
+    learner: str = ""
+    """The state that learning changes."""
+    replay: str = ""
+    """What is remembered."""
+
+
+@dataclass(frozen=True)
 class Graph:
     """One algorithm on one environment."""
 
@@ -177,6 +190,7 @@ class Graph:
     divisors: tuple[tuple[str, int], ...]
     """What limits the pieces: each names a node and the count that the number of pieces must divide."""
     cuts: tuple[Cut, ...] = (WHOLE,)
+    roles: Roles = Roles()
 
     @property
     def iteration(self) -> Loop:

@@ -6,9 +6,8 @@ leaf of its spaces, with the environments on the first axis. Nothing here import
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -99,22 +98,13 @@ class HostCall:
 
     environment: HostEnvironment
     opens: bool
-
-
-@dataclass(frozen=True)
-class ReplayCall:
-    """What a node asks of a replay that lies outside of XLA."""
-
-    what: Literal["open", "add", "sample", "update"]
-    replay: Any
-    """The replay's options (see motet.replay)."""
-    example: Any
-    """The types of one addition."""
-    rebuild: Callable[[dict[str, Any]], Any] | None = None
-    """From the values read, by name, to one addition."""
-    size: int = 0
-    """Items of a batch, drawn from so many `blocks` of environments."""
-    blocks: int = 1
+    writes: tuple[str, ...]
+    """Of what it writes, the variable of each field that a step has, in the order of the fields; what opens the
+    environments writes the first observation alone."""
+    episode: str = ""
+    """The variable of the lengths and returns of the episodes so far."""
+    action: str = ""
+    """The variable of the actions; empty: it takes none."""
 
 
 class HostEnvironment:

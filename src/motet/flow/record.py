@@ -18,7 +18,8 @@ import jax.numpy as jnp
 from motet.errors import BadAlgorithm
 from motet.flow.batch import SHARDS, scope
 from motet.flow.graph import REDUCE, WHOLE, Cut, How, Item, Kind, Loop, Node, Output, Rate, Var, View, resize, uses_key
-from motet.flow.host import HostCall, ReplayCall
+from motet.flow.host import HostCall
+from motet.flow.replay_call import ReplayCall
 from motet.flow.values import Value, difference, show, strict, strict_aval
 
 

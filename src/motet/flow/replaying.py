@@ -16,9 +16,12 @@ import jax.numpy as jnp
 
 from motet.errors import BadAlgorithm, BadOption
 from motet.flow.graph import Node, resize
-from motet.flow.host import ReplayCall
 from motet.flow.record import Here, Recorder
+from motet.flow.replay_call import ReplayCall
 from motet.flow.values import Drawn, Value, split
+
+STATE = "replay"
+"""The variable of the replay's state."""
 
 
 @dataclass
@@ -44,15 +47,15 @@ class Replaying:
 
         def first(here: Here) -> tuple[Any]:
             local = jax.tree.map(lambda aval: resize(aval, 1, here.batch), example)
-            return (into.init(local, record.num_envs),)
+            return (into.empty(local, record.num_envs),)  # whether it fits is asked of the place where it will lie
 
         def add(here: Here, replay: Any, *read: Any) -> tuple[Any]:
             return (into.add(replay, rebuild(dict(zip(handles, read, strict=True)))[0]),)
 
         name = record.name("remember")
-        record.start("replay", first, ["replay"], name, replay=ReplayCall("open", into, example))
+        record.start("replay", first, ["replay"], name, replay=ReplayCall("open", into, example, STATE))
         reads = ["replay", *handles]
-        call = ReplayCall("add", into, example, rebuild=rebuild)
+        call = ReplayCall("add", into, example, STATE, takes=rebuild)
         record.node(name, "remember", add, reads, ["replay"], replay=call)
 
     def sample(self, size: int) -> Drawn:
@@ -78,7 +81,7 @@ class Replaying:
         parts = ["items", "index", "weight"] if into.prioritised else ["items"]
         writes = [f"{name}.{part}" for part in parts]
         held = ["replay"] if into.holds_drawn else []
-        call = ReplayCall("sample", into, self.example, size=size, blocks=blocks)
+        call = ReplayCall("sample", into, self.example, STATE, gives=tuple(writes), size=size, blocks=blocks)
         record.node(name, "sample", draw, ["replay"], [*writes, *held], draws=into.prioritised, replay=call)
         return Drawn(*(Value(write) for write in writes))
 
@@ -110,7 +113,8 @@ class Replaying:
         record.variables["priorities"] = replace(record.variables["priorities"], late=True)
         record.node(credited, "call", credit, [drawn.index.name, priorities.name], ["priorities"])
         name = record.name("reprioritize")
-        call = ReplayCall("update", into, self.example)
+        news = split((Value("priorities"),))[1]
+        call = ReplayCall("update", into, self.example, STATE, takes=news)
         record.node(name, "reprioritize", update, ["replay", "priorities"], ["replay"], replay=call)
         self._move_before_the_draw(drawn.index.name)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,8 +82,21 @@ class Drawn:
     """[N] the importance weights, at most 1; () where all are as likely."""
 
 
-def split(values: Any) -> tuple[list[str], Callable[[dict[str, Any]], Any]]:
-    """The variables inside a tree of handles, and a function that puts values in their places."""
+@dataclass(frozen=True)
+class Structure:
+    """A tree whose leaves are variables. It is a value: two that are alike are equal."""
+
+    treedef: Any
+    names: tuple[str, ...]
+    """The variable in the place of each leaf."""
+
+    def __call__(self, table: Mapping[str, Any]) -> Any:
+        """The tree with each variable's value in its places."""
+        return jax.tree.unflatten(self.treedef, [table[name] for name in self.names])
+
+
+def split(values: Any) -> tuple[list[str], Structure]:
+    """The variables inside a tree of handles, and the tree."""
     leaves, treedef = jax.tree.flatten(values, is_leaf=lambda leaf: isinstance(leaf, Value))
     for leaf in leaves:
         if not isinstance(leaf, Value):
@@ -91,8 +104,8 @@ def split(values: Any) -> tuple[list[str], Callable[[dict[str, Any]], Any]]:
                 f"A call on flow takes what earlier calls on flow returned; got {leaf!r} ({type(leaf).__name__}). "
                 "Constants belong into the algorithm's fields."
             )
-    names = list(dict.fromkeys(leaf.name for leaf in leaves))
-    return names, lambda table: jax.tree.unflatten(treedef, [table[leaf.name] for leaf in leaves])
+    names = tuple(leaf.name for leaf in leaves)
+    return list(dict.fromkeys(names)), Structure(treedef, names)
 
 
 def strict(leaf: Any) -> jax.Array:

@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 
 from motet.errors import BadPlan
 from motet.flow.graph import Graph, Loop, walk, written
+from motet.plan import places
 from motet.plan.plan import OUTSIDE, REST, Plan
-from motet.plan.project import Cast, Wire
+from motet.plan.project import Ownership
+from motet.plan.protocol import Wire, may_be_latest, may_lag
+
+Devices = int | Mapping[str, int]
+"""How many devices there are, or how many of each platform, the usual one first."""
 
 
-def check(graph: Graph, plan: Plan, devices: int | None = None, platform: str | None = None) -> None:
+def check(graph: Graph, plan: Plan, devices: Devices | None = None, platform: str = "cpu") -> None:
     """Raise `BadPlan` with all violations, each naming the node, edge or fragment and what to change."""
     found = violations(graph, plan, devices, platform)
     if found:
         raise BadPlan(found)
 
 
-def violations(graph: Graph, plan: Plan, devices: int | None = None, platform: str | None = None) -> list[str]:
+def violations(graph: Graph, plan: Plan, devices: Devices | None = None, platform: str = "cpu") -> list[str]:
     """Everything that keeps `plan` from running `graph`; without `devices`, places are not looked at."""
     found = [*numbers(plan), *_claims(graph, plan)]
     if found:  # the rest needs to know where each node is
         return [*found, *_places(plan, devices, platform)]
-    cast = Cast(graph, plan)
+    owned = Ownership(graph, plan)
     return [
-        *_writers(graph, cast),
-        *_replicated_state(graph, plan, cast),
+        *_writers(graph, owned),
+        *_replicated_state(graph, plan, owned),
         *_division(graph, plan),
-        *_hosts(graph, plan, cast),
-        *_outside(graph, plan, cast),
-        *_statistics(graph, plan, cast),
-        *_links(graph, plan, cast),
+        *_hosts(graph, plan, owned),
+        *_outside(graph, plan, owned),
+        *_statistics(graph, plan, owned),
+        *_links(graph, plan, owned),
+        *_fused(graph, plan, owned),
         *_places(plan, devices, platform),
     ]
 
@@ -47,7 +53,7 @@ def numbers(plan: Plan) -> Iterator[str]:
                 yield f"fragment {name!r}: {what} must be a whole number of at least 1, got {value!r}"
         if not isinstance(fragment.workers, int) or isinstance(fragment.workers, bool) or fragment.workers < 0:
             yield f"fragment {name!r}: workers must be a whole number of at least 0, got {fragment.workers!r}"
-        if fragment.place is not None and _device(fragment.place) is None and fragment.place not in OUTSIDE:
+        if fragment.place is not None and not places.parse(fragment.place) and not _is_outside(fragment.place):
             yield f'fragment {name!r}: place must look like "cpu:0", "host" or "opencl:0", got {fragment.place!r}'
     for name, link in plan.links.items():
         whole = isinstance(link.lag, int) and not isinstance(link.lag, bool) and link.lag >= 0
@@ -74,21 +80,21 @@ def _claims(graph: Graph, plan: Plan) -> Iterator[str]:
 _KINDS = ("act", "env", "call", "remember", "sample", "reprioritize", "apply")
 
 
-def _writers(graph: Graph, cast: Cast) -> Iterator[str]:
+def _writers(graph: Graph, owned: Ownership) -> Iterator[str]:
     writers: dict[str, dict[str, str]] = {}
     for node in graph.nodes():
         for var in node.writes:
-            writers.setdefault(var, {}).setdefault(cast.home[node.name], node.name)
+            writers.setdefault(var, {}).setdefault(owned.home[node.name], node.name)
     for var, homes in writers.items():
         if len(homes) > 1:
             who = " and ".join(f"{node!r} in {home!r}" for home, node in homes.items())
             yield f"state {var!r} is written in {len(homes)} fragments, by {who}: put its writers into one fragment"
 
 
-def _replicated_state(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
+def _replicated_state(graph: Graph, plan: Plan, owned: Ownership) -> Iterator[str]:
     first = [node for node in graph.nodes() if node.kind == "init"]
     for var in sorted(set().union(*(written(node) for node in first)) - set(graph.views)):
-        name = cast.owner[var]
+        name = owned.owner[var]
         if plan.fragments[name].replicas > 1 and not graph.variables[var].divisible:
             yield (
                 f"state {var!r} belongs to all environments together, but fragment {name!r} has "
@@ -119,10 +125,10 @@ def _division(graph: Graph, plan: Plan) -> Iterator[str]:
             yield f"fragment {name!r}: the graph was not traced for {fragment.cut}; pass cuts=plan.cuts() to trace"
 
 
-def _hosts(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
+def _hosts(graph: Graph, plan: Plan, owned: Ownership) -> Iterator[str]:
     """Where environments that are not written in JAX may run, and what is for them alone."""
     for node in graph.sites().values():
-        name = cast.home[node.name]
+        name = owned.home[node.name]
         fragment = plan.fragments[name]
         if node.host is not None and fragment.fused:
             yield (
@@ -134,7 +140,7 @@ def _hosts(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
                 f"fragment {name!r}: {fragment.workers} workers for the {graph.num_envs // fragment.replicas} "
                 "environments of a replica would leave some without any: lower workers"
             )
-    hosts = {cast.home[node.name] for node in graph.sites().values() if node.host is not None}
+    hosts = {owned.home[node.name] for node in graph.sites().values() if node.host is not None}
     for name, fragment in plan.fragments.items():
         if fragment.workers and name not in hosts:
             why = (
@@ -145,13 +151,13 @@ def _hosts(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
             yield f"fragment {name!r} has {fragment.workers} workers, but {why}: set workers to 0"
 
 
-def _outside(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
+def _outside(graph: Graph, plan: Plan, owned: Ownership) -> Iterator[str]:
     """What may run where JAX does not: a replay, in one piece."""
     for name, fragment in plan.fragments.items():
         if not fragment.outside:
             continue
         for node in graph.sites().values():
-            if cast.home[node.name] == name and node.replay is None:
+            if owned.home[node.name] == name and node.replay is None:
                 yield (
                     f"fragment {name!r} is placed on {fragment.place!r}, where only a replay can be, but it holds node "
                     f"{node.name!r}: name only remember, sample and reprioritize in it"
@@ -160,19 +166,19 @@ def _outside(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
             yield f"fragment {name!r}: a replay on {fragment.place!r} is in one piece; set replicas and shards to 1"
 
 
-def _statistics(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
+def _statistics(graph: Graph, plan: Plan, owned: Ownership) -> Iterator[str]:
     """What a node computes over the whole batch and would compute otherwise over a share of it."""
     for site in plan.per_replica:
         if site not in graph.sites():
             known = ", ".join(graph.sites())
             yield f"per_replica names {site!r}, which is no node of {graph.algorithm}; its nodes are {known}"
     for node in graph.sites().values():
-        name = cast.home[node.name]
+        name = owned.home[node.name]
         fragment = plan.fragments[name]
         if node.name in plan.per_replica:
             continue
         accept = f"accept it with per_replica=({node.name!r},)"
-        partial = [v for v in node.reads if graph.variables[v].mean and cast.owner[v] == name]
+        partial = [v for v in node.reads if graph.variables[v].mean and owned.owner[v] == name]
         reads = f"reads the mean {partial[0]!r}" if partial else ""
         why = "computes a statistic over the batch" if node.statistic else reads
         if why and fragment.replicas > 1:
@@ -192,27 +198,23 @@ def _statistics(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
             )
 
 
-def _links(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
-    level: dict[str, list[bool]] = {}
-    for loop in (item for item, _ in walk(graph.root) if isinstance(item, Loop)):
-        found = cast.wires_of(loop)
-        for wire in found:
-            back = wire.through or (wire.carried and loop is graph.iteration)
-            level.setdefault(wire.link, []).append(bool(back) or _may_run_ahead(graph, loop, wire, found))
+def _links(graph: Graph, plan: Plan, owned: Ownership) -> Iterator[str]:
+    found: dict[str, list[tuple[Loop, Wire]]] = {}
+    for loop in (item for item, _ in walk(graph.iteration) if isinstance(item, Loop)):
+        for wire in owned.wires_of(loop):
+            found.setdefault(wire.link, []).append((loop, wire))
     for name, link in plan.links.items():
-        if name not in level:
-            cut = ", ".join(sorted(level)) or "none, since nothing is cut"
+        if name not in found:
+            cut = ", ".join(sorted(found)) or "none, since nothing is cut"
             if link.lag:
                 yield f"link {name!r} is cut nowhere by this plan, so it cannot lag; the links that are cut: {cut}"
             elif name not in {var.link for var in graph.variables.values()}:
                 yield f"link {name!r} is for no value of {graph.algorithm}; the links that are cut: {cut}"
             continue
-        if link.lag not in (0, "latest") and not any(level[name]):
-            yield (
-                f"link {name!r} cannot lag: its value is read in the round that writes it, so there is none from "
-                "before. Put the lag on a link that goes back to the start of the loop, such as 'policy', or on what "
-                "is drawn ahead, 'sample'"
-            )
+        if link.lag == "latest":
+            yield from _never_latest(graph, name, found[name])
+        elif link.lag:
+            yield from _never_late(graph, owned, name, found[name])
         limit = graph.max_lag
         if limit is not None and (link.lag == "latest" or (isinstance(link.lag, int) and link.lag > limit)):
             bound = "has no bound" if link.lag == "latest" else f"is {link.lag}"
@@ -222,40 +224,64 @@ def _links(graph: Graph, plan: Plan, cast: Cast) -> Iterator[str]:
             )
 
 
-def _may_run_ahead(graph: Graph, loop: Loop, wire: Wire, found: Iterable[Wire]) -> bool:
-    """Whether a writer inside the iteration may be rounds ahead of its reader: if all its answers may be late."""
-    answers = [w for w in found if w.carried and (w.source, w.target) == (wire.target, wire.source)]
-    late = all(graph.variables[var].late for answer in answers for var in answer.vars)
-    return not wire.carried and loop in graph.iteration.body and loop.rate == "update" and late
-
-
-def _places(plan: Plan, devices: int | None, platform: str | None) -> Iterator[str]:
-    if devices is None:
+def _never_late(graph: Graph, owned: Ownership, name: str, found: list[tuple[Loop, Wire]]) -> Iterator[str]:
+    """What of a link cannot be late by a number of rounds."""
+    for loop, wire in found:
+        if may_lag(graph, loop, wire, owned.wires_of(loop)):
+            continue
+        if not wire.carried:
+            why = f"{wire.target!r} reads its value in the round that writes it, so there is none from before"
+        elif loop is graph.iteration:
+            why = f"{wire.vars[0]!r} goes on from round to round, and an older one would not fit what is there"
+        else:
+            why = (
+                f"{wire.target!r} reads it again in the loop {loop.name!r} inside the iteration, where it would be as "
+                "new as in lockstep"
+            )
+        yield (
+            f"link {name!r} cannot lag: {why}. Put the lag on a link that goes back to the start of the loop, such as "
+            "'policy' between actors and learner, or on what is drawn ahead, 'sample'"
+        )
         return
+
+
+def _never_latest(graph: Graph, name: str, found: list[tuple[Loop, Wire]]) -> Iterator[str]:
+    """What of a link must not be left out, as the latest value leaves out those before it."""
+    for _, wire in found:
+        if may_be_latest(graph, wire):
+            continue
+        why = (
+            f"every value of {wire.vars[0]!r} counts, and the latest one would leave out those before it"
+            if wire.carried
+            else f"{wire.target!r} reads its value in the round that writes it, so there is no later one"
+        )
+        yield (
+            f"link {name!r} cannot take the latest value: {why}. Only what is taken from the learner state, such as "
+            "'policy', can; give this link a number"
+        )
+        return
+
+
+def _fused(graph: Graph, plan: Plan, owned: Ownership) -> Iterator[str]:
+    """What must be one compiled program and is not."""
+    cut: dict[str, str] = {}
+    for loop in (item for item, _ in walk(graph.iteration) if isinstance(item, Loop)):
+        for wire in owned.wires_of(loop):
+            cut.setdefault(wire.source, f"sends {wire.link!r} to {wire.target!r}")
+            cut.setdefault(wire.target, f"receives {wire.link!r} from {wire.source!r}")
     for name, fragment in plan.fragments.items():
-        if fragment.outside:
-            continue
-        wanted = fragment.place.partition(":")[0] if isinstance(fragment.place, str) else None
-        if platform and wanted and wanted != platform:
-            yield f"fragment {name!r} is placed on {fragment.place!r}, but devices here are of the kind {platform!r}"
-            continue
-        if not all(
-            isinstance(count, int) and count > 0 for count in (fragment.shards, fragment.replicas, fragment.per_device)
-        ):
-            continue
-        first = _device(fragment.place) if fragment.place else None
-        if first is not None and first + fragment.devices > devices:
-            last = first + fragment.devices - 1
-            yield f"fragment {name!r} takes devices {first} to {last}, but there are {devices} {_advice(last + 1)}"
-        elif first is None and fragment.shards > devices:
-            need = fragment.shards
-            yield f"fragment {name!r} needs {need} devices, but there are {devices} {_advice(need)}"
+        if fragment.fused and name in cut:
+            yield (
+                f"fragment {name!r} must be one compiled program (fused), but it {cut[name]} in the middle of its "
+                "iteration: set fused to False, or keep all nodes in one fragment"
+            )
 
 
-def _advice(count: int) -> str:
-    return f"(on a CPU, ask for more with --devices {count} or motet.virtual_devices({count}))"
+def _places(plan: Plan, devices: Devices | None, platform: str) -> Iterator[str]:
+    if devices is not None:
+        yield from places.problems(plan, devices if isinstance(devices, Mapping) else {platform: devices})
 
 
-def _device(place: str) -> int | None:
-    platform, _, index = place.partition(":") if isinstance(place, str) else ("", "", "")
-    return int(index) if platform and index.isdigit() else None
+def _is_outside(place: object) -> bool:
+    kind, _, number = place.partition(":") if isinstance(place, str) else ("", "", "")
+    return kind in OUTSIDE and (not number or (kind != "host" and number.isdecimal() and len(number) < 10))

@@ -41,6 +41,9 @@ class Fragment:
     """Processes in which each replica steps its host environments; 0: its own thread."""
     first_ready: bool = False
     """True: the replicas of a device share a thread, which goes on with whichever's environments are ready first."""
+    inside: bool | None = None
+    """Whether its compiled programs ask host environments themselves, instead of ending before each step (on a CPU).
+    None: if it has one replica alone."""
     fused: bool = False
     """True: all of it must be one compiled program, which no host environment can be part of."""
 

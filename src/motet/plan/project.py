@@ -24,29 +24,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from motet.flow.graph import Graph, Item, Loop, Node, Output, written
-from motet.plan.plan import Lag, Link, Plan
-
-
-@dataclass(frozen=True)
-class Wire:
-    """A one-way connection between two fragments at one point of the loop nest."""
-
-    link: str
-    source: str
-    target: str
-    vars: tuple[str, ...]
-    loop: str
-    """The loop in whose rounds it is used."""
-    child: int
-    carried: bool
-    lag: Lag = 0
-    through: int = 0
-    """The rounds of its loop in one iteration, if they count on from one iteration to the next; else 0."""
-
-    @property
-    def name(self) -> str:
-        arrow = f"{self.link}: {self.source} -> {self.target}"
-        return f"{arrow} in {self.loop}" + (", carried" if self.carried else "")
+from motet.plan.plan import Lag, Plan
+from motet.plan.protocol import Wire, lag_of, late_in
 
 
 @dataclass(frozen=True)
@@ -55,7 +34,7 @@ class Send:
 
 
 @dataclass(frozen=True)
-class Recv:
+class Receive:
     wire: Wire
 
 
@@ -65,14 +44,14 @@ class Rounds:
 
     name: str
     count: int
-    body: tuple[Step, ...]
+    body: tuple[Statement, ...]
     outputs: tuple[Output, ...] = ()
     rate: str = "update"
     first: int = 0
+    every: int = 1
 
 
-Step = Node | Rounds | Send | Recv
-NO_LINK = Link()
+Statement = Node | Rounds | Send | Receive
 
 
 @dataclass(frozen=True)
@@ -80,24 +59,24 @@ class Program:
     """What one fragment does: first `start`, once, then `body` in every iteration."""
 
     fragment: str
-    start: tuple[Step, ...]
-    body: tuple[Step, ...]
+    start: tuple[Statement, ...]
+    body: tuple[Statement, ...]
     reports: tuple[str, ...] = field(default=())
 
 
 def project(graph: Graph, plan: Plan) -> dict[str, Program]:
     """The program of every fragment of a plan that `check` accepts."""
-    cast = Cast(graph, plan)
+    owned = Ownership(graph, plan)
     programs = {}
     for name in plan.fragments:
-        *start, iteration = cast.steps(graph.root, name, keep_empty=True)
+        *start, iteration = owned.steps(graph.root, name, keep_empty=True)
         assert isinstance(iteration, Rounds)
-        reports = tuple(report.var for report in graph.reports if cast.owner[report.var] == name)
+        reports = tuple(report.var for report in graph.reports if owned.owner[report.var] == name)
         programs[name] = Program(name, tuple(start), iteration.body, reports)
     return programs
 
 
-def wires(steps: Iterable[Step], around: tuple[Rounds, ...] = ()) -> Iterator[tuple[Wire, tuple[Rounds, ...]]]:
+def wires(steps: Iterable[Statement], around: tuple[Rounds, ...] = ()) -> Iterator[tuple[Wire, tuple[Rounds, ...]]]:
     """Every wire that a program sends on, with the loops around the sending."""
     for step in steps:
         if isinstance(step, Send):
@@ -106,39 +85,49 @@ def wires(steps: Iterable[Step], around: tuple[Rounds, ...] = ()) -> Iterator[tu
             yield from wires(step.body, (*around, step))
 
 
-class Cast:
+class Ownership:
     """Who runs which node, owns which variable, and what therefore has to be sent."""
 
     def __init__(self, graph: Graph, plan: Plan):
         self.graph, self.plan = graph, plan
         self.home = plan.homes(graph)
         self.owner: dict[str, str] = {}
+        # What was asked before; the graph keeps its loops and nodes, so that no other has their number.
+        self._wires: dict[int, list[Wire]] = {}
+        self._writes: dict[int, frozenset[str]] = {}
+        self._wants: dict[tuple[int, str], frozenset[str]] = {}
         self._own(graph.root)
 
-    def steps(self, loop: Loop, fragment: str, keep_empty: bool = False) -> list[Step]:
+    def steps(self, loop: Loop, fragment: str, keep_empty: bool = False) -> list[Statement]:
         """One round of `loop`, as far as it concerns `fragment`."""
         table = self.wires_of(loop)
-        steps: list[Step] = [Recv(wire) for wire in table if wire.carried and wire.target == fragment]
+        steps: list[Statement] = [Receive(wire) for wire in table if wire.carried and wire.target == fragment]
         for position, child in enumerate(loop.body):
             steps += self._child(child, fragment, keep_empty)
             here = [wire for wire in table if wire.child == position]
             steps += [Send(wire) for wire in here if wire.source == fragment]
-            steps += [Recv(wire) for wire in here if wire.target == fragment and not wire.carried]
+            steps += [Receive(wire) for wire in here if wire.target == fragment and not wire.carried]
         return steps
 
-    def _child(self, child: Item, fragment: str, keep_empty: bool) -> list[Step]:
+    def _child(self, child: Item, fragment: str, keep_empty: bool) -> list[Statement]:
         if isinstance(child, Node):
             return [child] if self.home[child.name] == fragment else []
         body = self.steps(child, fragment)
         outputs = tuple(out for out in child.outputs if self.owner[out.inner] == fragment)
         whole = keep_empty and child is self.graph.iteration
-        return [Rounds(child.name, child.count, tuple(body), outputs, child.rate, child.first)] if body or whole else []
+        rounds = Rounds(child.name, child.count, tuple(body), outputs, child.rate, child.first, child.every)
+        return [rounds] if body or whole else []
 
     def wires_of(self, loop: Loop) -> list[Wire]:
         """What must be sent in one round of `loop`, at this level of the nest."""
+        if id(loop) not in self._wires:
+            self._wires[id(loop)] = self._find_wires(loop)
+        return self._wires[id(loop)]
+
+    def _find_wires(self, loop: Loop) -> list[Wire]:
         found: dict[tuple[str, str, str, int, bool], list[str]] = {}
         for position, child in enumerate(loop.body):
-            for var in sorted(written(child)):
+            for var in sorted(self._written(child)):
                 source = self.owner[var]
                 for target in self.plan.fragments:
                     if target == source or self._holds(target, var, child):
@@ -156,9 +145,10 @@ class Cast:
     def _wire(
         self, loop: Loop, link: str, source: str, target: str, position: int, carried: bool, names: tuple[str, ...]
     ) -> Wire:
+        lag = lag_of(self.plan, link)
         if not carried:
-            return Wire(link, source, target, names, loop.name, position, carried)
-        lag = self.plan.links.get(link, NO_LINK).lag
+            ahead = lag if isinstance(lag, int) and loop in self.graph.iteration.body else 0
+            return Wire(link, source, target, names, loop.name, position, carried, ahead)
         if loop is self.graph.iteration or lag == "latest":
             return Wire(link, source, target, names, loop.name, position, carried, lag)
         late = self._lateness(loop, source, target, names[0])
@@ -167,17 +157,17 @@ class Cast:
     def _lateness(self, loop: Loop, source: str, target: str, var: str) -> int:
         """How many rounds late `target` reads `var` in a loop inside the iteration: by the value's own link, or by
         the one that it answers."""
-        if not self.graph.variables[var].late or loop not in self.graph.iteration.body:
+        if not late_in(self.graph, loop, (var,)):
             return 0
-        lags = [self.plan.links.get(self.graph.variables[var].link, NO_LINK).lag, *self._ahead(loop, source, target)]
-        return max(lag for lag in lags if isinstance(lag, int))
+        lags = [lag_of(self.plan, self.graph.variables[var].link), *self._ahead(loop, source, target)]
+        return max((lag for lag in lags if isinstance(lag, int)), default=0)
 
     def _ahead(self, loop: Loop, source: str, target: str) -> Iterator[Lag]:
         """The lags of what `target` sends to `source` in a round of `loop`."""
         for position, child in enumerate(loop.body):
-            for var in written(child):
+            for var in self._written(child):
                 if self.owner[var] == target and self._forward(loop, position, source, var):
-                    yield self.plan.links.get(self.graph.variables[var].link, NO_LINK).lag
+                    yield lag_of(self.plan, self.graph.variables[var].link)
 
     def _goes_through(self, loop: Loop, target: str, position: int, names: list[str]) -> bool:
         """Whether a loop inside carries these values on to the next iteration by itself."""
@@ -194,15 +184,25 @@ class Cast:
             self._own(child)
         self.owner.update({out.name: self.owner[out.inner] for out in item.outputs})
 
+    def _written(self, item: Item) -> frozenset[str]:
+        if id(item) not in self._writes:
+            self._writes[id(item)] = written(item)
+        return self._writes[id(item)]
+
     def _reads(self, item: Item, fragment: str) -> frozenset[str]:
         """What `fragment` reads in `item` that comes from before `item`."""
         if isinstance(item, Node):
             return frozenset(item.reads) if self.home[item.name] == fragment else frozenset()
+        if (id(item), fragment) not in self._wants:
+            self._wants[id(item), fragment] = self._loop_reads(item, fragment)
+        return self._wants[id(item), fragment]
+
+    def _loop_reads(self, item: Loop, fragment: str) -> frozenset[str]:
         reads: set[str] = set()
         done: set[str] = set()
         for child in item.body:
             reads |= self._reads(child, fragment) - done
-            done |= written(child)
+            done |= self._written(child)
         return frozenset(reads)
 
     def _sees(self, children: Iterable[Item], fragment: str, var: str) -> bool:
@@ -210,7 +210,7 @@ class Cast:
         for child in children:
             if var in self._reads(child, fragment):
                 return True
-            if var in written(child):
+            if var in self._written(child):
                 return False
         return False
 
@@ -220,12 +220,12 @@ class Cast:
     def _carried(self, loop: Loop, position: int, fragment: str, var: str) -> bool:
         late = self._lateness(loop, self.owner[var], fragment, var)
         goes_round = loop.count > 1 or loop is self.graph.iteration or late > 0
-        last_write = not any(var in written(child) for child in loop.body[position + 1 :])
+        last_write = not any(var in self._written(child) for child in loop.body[position + 1 :])
         return goes_round and last_write and self._sees(loop.body[: position + 1], fragment, var)
 
     def _holds(self, fragment: str, var: str, item: Item) -> bool:
         """Whether, after `item`, `fragment` was already sent the last value of `var` inside it."""
         if isinstance(item, Node) or var in {out.name for out in item.outputs}:
             return False
-        position = max(place for place, child in enumerate(item.body) if var in written(child))
+        position = max(place for place, child in enumerate(item.body) if var in self._written(child))
         return self._forward(item, position, fragment, var) or self._holds(fragment, var, item.body[position])

@@ -1,4 +1,4 @@
-"""A plan for people: who runs what, each fragment's program, and what goes over every link."""
+"""A plan for people: who runs what, what is compiled together, and what goes over every link."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from motet.flow.describe import extent, grouped, table, title
 from motet.flow.graph import Graph, Node
+from motet.plan.places import parse
 from motet.plan.plan import Fragment, Plan
-from motet.plan.project import Program, Recv, Rounds, Send, Step, project
+from motet.plan.project import Program, Receive, Rounds, Send, Statement, project
+from motet.plan.schedule import Ask, Call, Keep, Operation, Schedule, asks_inside, schedule
 from motet.plan.traffic import traffic
 
 WIDTH = 80
@@ -17,10 +19,18 @@ WIDTH = 80
 def text(graph: Graph, plan: Plan) -> str:
     """A plan that `check` accepts, as it would run."""
     programs = project(graph, plan)
+    alone = sum(fragment.replicas for fragment in plan.fragments.values()) == 1
     lines = [f"{title(graph)}, plan {plan.name}", extent(graph), "", *_fragments(graph, plan)]
     for name, program in programs.items():
-        lines += ["", f"{name}: {_copies(graph, plan.fragments[name])}", *_program(program)]
+        fragment = plan.fragments[name]
+        found = schedule(graph, program, fragment, inside=asks_inside(graph, fragment, _platform(fragment)))
+        lines += ["", f"{name}: {_copies(graph, fragment)}", *_schedule(found, alone)]
     return "\n".join([*lines, "", *_links(graph, plan, programs)])
+
+
+def _platform(fragment: Fragment) -> str:
+    place = parse(fragment.place)
+    return place[0] if place else "cpu"
 
 
 def _fragments(graph: Graph, plan: Plan) -> list[str]:
@@ -46,35 +56,52 @@ def _copies(graph: Graph, fragment: Fragment) -> str:
     return f"{' of '.join(pieces)}, {envs} each"
 
 
-def _program(program: Program) -> Iterator[str]:
-    for heading, steps in (("at the start", program.start), ("in every iteration", program.body)):
-        if steps:
-            yield f"  {heading}:"
-            yield from _steps(steps, "    ")
+def _schedule(each: Schedule, alone: bool) -> Iterator[str]:
+    """What a replica goes through. What is indented under a call is compiled together."""
+    if each.start:
+        yield "  at the start:"
+        yield from _operations(each.start, "    ")
+    if alone and each.whole is not None:
+        yield "  many iterations are one compiled call:"
+        yield from _operations(each.whole.body, "    ")
+    elif each.body:
+        yield "  in every iteration:"
+        yield from _operations(each.body, "    ")
 
 
-def _steps(steps: Iterable[Step], indent: str) -> Iterator[str]:
-    for step in steps:
-        if isinstance(step, Node):
-            yield indent + step.name
-        elif isinstance(step, Rounds):
-            yield f"{indent}{step.name} ×{step.count:,}"
-            yield from _steps(step.body, indent + "  ")
+def _operations(operations: Iterable[Operation | Statement], indent: str) -> Iterator[str]:
+    for each in operations:
+        if isinstance(each, Call):
+            yield f"{indent}call{', which asks the environments' if each.asks else ''}:"
+            yield from _operations(each.body, indent + "  ")
+        elif isinstance(each, Ask):
+            yield f"{indent}ask the environments: {each.node.name}"
+        elif isinstance(each, Keep):
+            yield f"{indent}ask the replay: {each.node.name}"
+        elif isinstance(each, Node):
+            yield indent + each.name
+        elif isinstance(each, Rounds):
+            yield f"{indent}{each.name} ×{each.count:,}{_which(each.every)}"
+            yield from _operations(each.body, indent + "  ")
         else:
-            words = f"{_verb(step)}: {', '.join(grouped(step.wire.vars))}"
+            words = f"{_verb(each)}: {', '.join(grouped(each.wire.vars))}"
             yield from textwrap.wrap(words, WIDTH, initial_indent=indent, subsequent_indent=indent + "    ")
 
 
-def _verb(step: Send | Recv) -> str:
+def _which(every: int) -> str:
+    return "" if every == 1 else f", in one iteration of {every}"
+
+
+def _verb(step: Send | Receive) -> str:
     """To or from whom, and which round's value, where it is not this one's."""
     wire = step.wire
     if isinstance(step, Send):
         return f"send to {wire.target}{' for the next round' if wire.carried else ''}"
     if wire.lag == "latest":
         return f"receive from {wire.source} the latest"
-    return f"receive from {wire.source}{' of the round before' if wire.carried else ''}" + (
-        f", lag {wire.lag}" if wire.lag else ""
-    )
+    if not wire.carried:
+        return f"receive from {wire.source}" + (f", which is up to {wire.lag} ahead" if wire.lag else "")
+    return f"receive from {wire.source} of the round before" + (f", lag {wire.lag}" if wire.lag else "")
 
 
 def _links(graph: Graph, plan: Plan, programs: dict[str, Program]) -> list[str]:

@@ -8,7 +8,8 @@ from math import prod
 
 from motet.flow.graph import Graph
 from motet.plan.plan import Lag, Plan
-from motet.plan.project import Program, Rounds, Wire, wires
+from motet.plan.project import Program, Rounds, wires
+from motet.plan.protocol import Wire, rounds_sent
 from motet.plan.route import nbytes, pieces
 
 
@@ -54,11 +55,8 @@ def message_sizes(graph: Graph, plan: Plan, wire: Wire) -> list[int]:
 
 
 def _sends(wire: Wire, around: tuple[Rounds, ...]) -> int:
-    """How often a wire is used in one run of the loop around it: a carried value not in the last round, unless it
-    is carried on into the next iteration."""
-    if not around:
-        return 1
-    return around[-1].count - 1 if wire.carried and not wire.through else around[-1].count
+    """How often a wire is used in one run of the loop around it."""
+    return rounds_sent(wire, around[-1].count) if around else 1
 
 
 def _faster(a: str, b: str) -> str:

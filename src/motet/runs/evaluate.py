@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from motet import bounds
 from motet.errors import BadOption
 from motet.flow.algorithm import Spec
 from motet.flow.environment import Environment, advance, begin
@@ -24,6 +25,8 @@ class Evaluation:
     returns: np.ndarray  # [episodes]
     lengths: np.ndarray  # [episodes]
     finished: np.ndarray  # [episodes] bool: False where the step limit cut an endless episode
+    outside: bounds.Outside = field(default_factory=bounds.Outside)
+    """Observations outside of the bounds that their space declares."""
 
     @property
     def mean(self) -> float:
@@ -99,6 +102,7 @@ def _play_on_host(policy: Policy, env: HostEnvironment, episodes: int, seed: int
     slots = min(episodes, SIDE_BY_SIDE)
     share = np.asarray([episodes // slots + (slot < episodes % slots) for slot in range(slots)])
     played = _Played(slots, share, max_steps)
+    bounds.take(env)  # what others saw
     pool = env.open(Opening(UNSEEN, slots, seed))
     try:
         decide = _decider(policy, env, seed)
@@ -111,7 +115,7 @@ def _play_on_host(policy: Policy, env: HostEnvironment, episodes: int, seed: int
                 break
     finally:
         pool.close()
-    return played.evaluation()
+    return replace(played.evaluation(), outside=bounds.take(env))
 
 
 def _decider(policy: Policy, env: HostEnvironment, seed: int) -> Any:

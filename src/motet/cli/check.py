@@ -1,0 +1,52 @@
+"""`motet check-plan` and `motet check-env`: is what somebody wrote right? Exit code 1 says that it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from motet.cli.arguments import HELP, busy, parse_task, traced
+from motet.errors import BadOption, BadPlan
+
+
+def check_plan(args: list[str]) -> int:
+    """Check a plan's form, and whether it fits a graph."""
+    if not args or args[0] in HELP:
+        print("usage: motet check-plan FILE [ALGORITHM ENV [the algorithm's options]]\n")
+        print("Check a plan's JSON form; with an algorithm and an environment, whether it can run them.")
+        return 0 if args else 2
+    file, *rest = args
+    from motet.cli.options import Task, read_plan
+    from motet.plan.check import numbers, violations
+
+    try:
+        found = read_plan(Path(file))
+    except BadPlan as error:
+        return _verdict(error.violations)
+    if not rest:
+        return _verdict(list(numbers(found)))
+    options = parse_task(f"check-plan {file}", "Check a plan.", rest, task=Task)
+    return _verdict(violations(traced(options.algorithm, options.task.env, plan=found), found))
+
+
+def _verdict(found: Sequence[str]) -> int:
+    print("\n".join(found) or "ok")
+    return 1 if found else 0
+
+
+def check_env(args: list[str]) -> int:
+    """Play an environment at random, and say what breaks its contract."""
+    from motet.cli.options import CheckEnvOptions, Task, parse
+
+    about = "Play an environment with random actions and say whether it keeps its contract."
+    options = parse("check-env", args or ["--help"], about, task=Task, play=CheckEnvOptions)
+    from motet import envs
+    from motet.envs.examine import examine, lines
+
+    if options.play.steps < 1:
+        raise BadOption(f"--steps must be at least 1, got {options.play.steps}")
+    env = envs.make(options.task.env)
+    with busy("playing"):
+        seen = examine(env, steps=options.play.steps, seed=options.play.seed, strict=options.play.strict)
+    print("\n".join(lines(env, seen)))
+    return 1 if seen.findings else 0

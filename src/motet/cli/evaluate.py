@@ -1,0 +1,52 @@
+"""`motet evaluate`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from motet.errors import BadOption
+
+
+def evaluate(args: list[str]) -> int:
+    """Play episodes with a trained policy."""
+    from motet.cli.options import EvaluateOptions, parse
+
+    options = parse("evaluate", args, "Play episodes with a trained policy, without exploration.", run=EvaluateOptions)
+    from motet import algorithms
+    from motet.runs.evaluate import evaluate
+    from motet.runs.policy import Policy
+
+    if options.run.episodes < 1:
+        raise BadOption(f"--episodes must be at least 1, got {options.run.episodes}")
+    config = _config(options.run.run_dir)
+    policy = Policy.load(options.run.run_dir, algorithms.find(config["algorithm"]))
+    env = _environment(config["environment"], options.run.strict)
+    score = evaluate(policy, env, episodes=options.run.episodes, seed=options.run.seed)
+    print(score)
+    if score.outside:
+        print(f"warning: {score.outside} (--strict makes it an error)", file=sys.stderr)
+    return 0
+
+
+def _config(run_dir: Path) -> dict[str, Any]:
+    """What a run's folder says of itself."""
+    import json
+
+    file = run_dir / "config.json"
+    if not file.is_file():
+        raise BadOption(f"{run_dir} is no run's folder: it holds no config.json. `motet train` makes such folders.")
+    try:
+        config = json.loads(file.read_text())
+        return {name: config[name] for name in ("algorithm", "environment")}
+    except (ValueError, KeyError, TypeError):
+        raise BadOption(f"{file} is damaged: it names no algorithm and environment.") from None
+
+
+def _environment(name: str, strict: bool) -> Any:
+    """An environment by its id, or by the name that it has for itself."""
+    from motet.envs import registry
+
+    ids = {place.partition(":")[2]: env_id for env_id, place in registry.ENVIRONMENTS.items()}
+    return registry.make(ids.get(name, name), check_bounds=strict)

@@ -1,0 +1,226 @@
+"""What can be said on the command line: an algorithm's own fields, a run's options, and what the presets take.
+
+Options are dataclass fields, read by tyro; the docstring under a field is its help. What a preset takes is read
+from its signature, so that a new preset needs no line here.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, make_dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import tyro
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
+
+from motet.errors import BadOption, UnknownName
+from motet.plan.plan import Plan
+from motet.plan.presets import PRESETS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    env: Annotated[str, Positional, arg(metavar="ENV")]
+    """The environment; `motet envs` lists them all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Length:
+    total_timesteps: int = 500_000
+    """Environment steps in all, as 500_000 or 5e5; rounded down to whole iterations."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(Length):
+    """How long to train, and where to put what comes of it."""
+
+    seed: int = 0
+    """Where all random numbers come from."""
+    devices: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
+    """Make the CPU appear as so many devices."""
+    run_dir: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
+    """The run's folder; by default a new one below runs/."""
+    serial: Annotated[bool, FlagCreatePairsOff] = False
+    """Run all fragments in one thread, for debuggers."""
+    timeout: float = 600.0
+    """Seconds that one part may wait for another before the run is stopped."""
+    evaluate_episodes: int = 64
+    """Episodes to play without exploration when training is over; 0: none."""
+    strict: Annotated[bool, FlagCreatePairsOff] = False
+    """Make it an error if a host environment's observation leaves the bounds that its space declares."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphOptions(Length):
+    """How to show the graph."""
+
+    format: Literal["text", "dot", "svg", "json"] = "text"
+    """A table for terminals, Graphviz DOT, a picture, or everything for other programs."""
+    output: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
+    """Write there instead of to the screen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowPlanOptions(Length):
+    """How to show the plan."""
+
+    json: Annotated[bool, FlagCreatePairsOff] = False
+    """The plan as a file that --plan reads."""
+    output: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
+    """Write there instead of to the screen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions:
+    run_dir: Annotated[Path, Positional, arg(metavar="RUN_DIR")]
+    """The folder that `motet train` wrote."""
+    episodes: int = 64
+    """How many episodes to play."""
+    seed: int = 0
+    """Where they start from."""
+    strict: Annotated[bool, FlagCreatePairsOff] = False
+    """Make it an error if a host environment's observation leaves the bounds that its space declares."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckEnvOptions:
+    steps: int = 1000
+    """Random steps that each of four environments takes."""
+    seed: int = 0
+    """Where their random numbers come from."""
+    strict: Annotated[bool, FlagCreatePairsOff] = False
+    """Count it as a fault if an observation leaves the bounds that its space declares."""
+
+
+def parse(command: str, args: Sequence[str], about: str, **parts: type) -> Any:
+    """Read `args` into an object with one attribute for each of `parts`, which are dataclasses."""
+    options = make_dataclass("Options", list(parts.items()))
+    with _whole_numbers():
+        return tyro.cli(options, prog=f"motet {command}", description=about, args=args, config=(OmitArgPrefixes,))
+
+
+def _whole_numbers() -> Any:
+    """Read whole numbers as people write them: 500_000, 5e5."""
+    registry = tyro.constructors.ConstructorRegistry()
+
+    @registry.primitive_rule
+    def rule(info: tyro.constructors.PrimitiveTypeInfo) -> Any:
+        if info.type is not int:
+            return None
+        return tyro.constructors.PrimitiveConstructorSpec(
+            nargs=1,
+            metavar="INT",
+            instance_from_str=lambda args: whole(args[0]),
+            is_instance=lambda value: isinstance(value, int),
+            str_from_instance=lambda value: [str(value)],
+        )
+
+    return registry
+
+
+def whole(text: str) -> int:
+    try:
+        number = float(text.replace("_", ""))
+        # `int` reads long numbers exactly; a float has 53 bits.
+        return int(text) if "e" not in text.lower() and number.is_integer() else int(_integral(number))
+    except (ValueError, OverflowError):
+        raise ValueError(f"expected a whole number such as 500_000 or 5e5, got {text!r}") from None
+
+
+def _integral(number: float) -> float:
+    if not number.is_integer():
+        raise ValueError
+    return number
+
+
+def takes(preset: str) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a preset."""
+    return inspect.signature(PRESETS[preset]).parameters
+
+
+def plan_options() -> type:
+    """A dataclass with `preset`, `plan`, and every parameter that some preset has."""
+    names = dict.fromkeys(name for preset in PRESETS for name in takes(preset))
+    known = "\n".join(f"{preset}: {_first_line(function)}" for preset, function in PRESETS.items())
+    fields: list[Any] = [
+        (
+            "preset",
+            Annotated[str | None, arg(metavar="NAME", help=f"A plan by name.\n{known}", help_behavior_hint="")],
+            None,
+        ),
+        (
+            "plan",
+            Annotated[Path | None, arg(metavar="FILE", help="A plan as a JSON file.", help_behavior_hint="")],
+            None,
+        ),
+        *((name, _preset_option(name), None) for name in names),
+    ]
+    made = make_dataclass(
+        "PlanOptions", [(name, kind, field(default=default)) for name, kind, default in fields], frozen=True
+    )
+    made.__doc__ = "Where each part of the loop runs; without any, all in one program."
+    return made
+
+
+def _preset_option(name: str) -> Any:
+    """The type of an option that presets share, with a help that names them and their defaults."""
+    users = [preset for preset in PRESETS if name in takes(preset)]
+    kinds = [get_type_hints(PRESETS[preset])[name] for preset in users]
+    kind = functools.reduce(operator.or_, dict.fromkeys(kinds))
+    defaults = ", ".join(f"{preset} ({_default(takes(preset)[name])})" for preset in users)
+    return Annotated[kind | None, arg(metavar=_metavar(kind), help=f"An option of {defaults}.", help_behavior_hint="")]
+
+
+def _first_line(thing: Any) -> str:
+    return (thing.__doc__ or "").strip().partition("\n")[0]
+
+
+def _default(parameter: inspect.Parameter) -> str:
+    return "none" if parameter.default in ((), None) else str(parameter.default)
+
+
+def _metavar(kind: Any) -> str:
+    if get_origin(kind) is tuple:
+        return "NODE [NODE ...]"
+    if get_origin(kind) is Literal:
+        return "|".join("INT" if isinstance(value, int) else str(value) for value in get_args(kind))
+    words = "|".join(map(_metavar, get_args(kind))).split("|")
+    return "|".join(dict.fromkeys(words)) or kind.__name__.upper()
+
+
+def chosen_plan(options: Any) -> Plan | None:
+    """The plan that `plan_options` ask for, or None if they ask for none."""
+    given = {name: value for name, value in vars(options).items() if value is not None}
+    preset, file = given.pop("preset", None), given.pop("plan", None)
+    if preset and file:
+        raise BadOption("--preset and --plan both name a plan: give one of them")
+    if preset:
+        return _preset(preset, given)
+    if given:
+        users = ", ".join(name for name in PRESETS if set(given) <= set(takes(name)))
+        raise BadOption(f"{_flags(given)}: for a preset only; name one with --preset ({users or 'none takes all'})")
+    return read_plan(file) if file else None
+
+
+def _preset(name: str, given: Mapping[str, Any]) -> Plan:
+    if name not in PRESETS:
+        raise UnknownName("preset", name, PRESETS)
+    wrong = [option for option in given if option not in takes(name)]
+    if wrong:
+        raise BadOption(f"The preset {name!r} has no option {_flags(wrong)}; it takes {_flags(takes(name)) or 'none'}.")
+    return PRESETS[name](**given)
+
+
+def _flags(names: Iterable[str]) -> str:
+    return ", ".join("--" + name.replace("_", "-") for name in names)
+
+
+def read_plan(file: Path) -> Plan:
+    try:
+        return Plan.from_json(file.read_text())
+    except UnicodeDecodeError:
+        raise BadOption(f"{file} is not a text file; a plan is JSON, as `motet plan ... --json` writes it") from None

@@ -1,0 +1,113 @@
+"""`motet train`."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from motet.cli.arguments import busy, parse_task
+from motet.errors import BadOption, MotetError
+
+if TYPE_CHECKING:
+    from motet.plan.plan import Plan
+    from motet.training import Result
+
+EVALUATION_FAILED = 4
+"""The exit code of a run whose training went well, but not the evaluation after it."""
+
+
+def train(args: list[str]) -> int:
+    """Train, evaluate, and say what came of it."""
+    from motet.cli.options import RunOptions, Task, chosen_plan, plan_options
+
+    options = parse_task(
+        "train", "Train an algorithm on an environment.", args, task=Task, run=RunOptions, plan=plan_options()
+    )
+    run = options.run
+    if run.devices is not None:
+        _make_devices(run.devices)
+    if run.evaluate_episodes < 0:
+        raise BadOption(f"--evaluate-episodes must be at least 0, got {run.evaluate_episodes}")
+    from motet import envs
+    from motet.cli.report import summary
+    from motet.envs import registry
+    from motet.runs.evaluate import evaluate
+
+    env, plan = envs.make(options.task.env, check_bounds=run.strict), chosen_plan(options.plan)
+    result = _train(options, env, plan)
+    outside, failure = result.outside, None
+    if run.evaluate_episodes:
+        try:
+            with busy("evaluating"):
+                score = evaluate(result.policy, env, episodes=run.evaluate_episodes, seed=run.seed)
+            print(f"evaluation  greedy policy: {score}")
+            outside += score.outside
+        except BaseException as error:  # whatever it is: what training gave is there, and is said first
+            failure = error
+    if options.task.env in registry.TWINS:
+        print(f"environment {options.task.env} is motet's own, in JAX; gymnasium/{options.task.env} is Gymnasium's")
+    print(summary(result, run.total_timesteps, outside))
+    return 0 if failure is None else _evaluation_failed(failure, result)
+
+
+def _evaluation_failed(error: BaseException, result: Result) -> int:
+    """Say that the training is over and well, and that what came after it is not."""
+    if isinstance(error, KeyboardInterrupt):
+        raise error
+    if not isinstance(error, MotetError):
+        traceback.print_exception(error)
+    reason = error if isinstance(error, MotetError) else f"{type(error).__name__} (see above)"
+    print(
+        f"motet: The training is over and its policy is in {result.run_dir}, but the evaluation failed: {reason}\n"
+        f"`motet evaluate {result.run_dir}` tries again.",
+        file=sys.stderr,
+    )
+    return EVALUATION_FAILED
+
+
+def _train(options: Any, env: Any, plan: Plan | None) -> Result:
+    """Train in a folder of its own; nothing is left of a run that was interrupted before it had begun."""
+    from motet import training
+    from motet.runs import folder
+    from motet.runs.progress import live_display
+
+    run = options.run
+    name = f"{type(options.algorithm).__name__.lower()}-{options.task.env.replace('/', '-')}"
+    run_dir = run.run_dir or folder.fresh(Path("runs"), name)
+    was_there = run_dir.exists()
+    display = live_display()
+    try:
+        return training.train(
+            options.algorithm,
+            env,
+            plan,
+            total_timesteps=run.total_timesteps,
+            seed=run.seed,
+            run_dir=run_dir,
+            display=display,
+            mode="serial" if run.serial else "threads",
+            timeout=run.timeout,
+        )
+    except KeyboardInterrupt:
+        display.end()
+        metrics = run_dir / "metrics.jsonl"
+        if metrics.is_file() and metrics.stat().st_size:
+            print(f"What was measured until now is in {run_dir}.", file=sys.stderr)
+        elif not was_there:
+            shutil.rmtree(run_dir, ignore_errors=True)
+            if run.run_dir is None:
+                with suppress(OSError):  # there may be other runs in it
+                    run_dir.parent.rmdir()
+        raise
+
+
+def _make_devices(count: int) -> None:
+    from motet.engine.run import virtual_devices
+
+    if count < 1:
+        raise BadOption(f"--devices must be at least 1, got {count}")
+    virtual_devices(count)

@@ -1,0 +1,68 @@
+"""How XLA compiles for CPUs, where training loops are long chains of small operations.
+
+The bounds were measured with two sizes of network on two cores; they choose between ways that give the same numbers but
+for rounding.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import jax
+
+from motet.engine.cpu.switch import enabled
+
+
+def cpu_options(jaxpr: Any, alone: bool) -> dict[str, str | bool]:
+    """XLA's options for a program on a CPU.
+
+    One operation at a time if it is not `alone`, since other fragments use the other cores, or if all its operations
+    are small: waking a core for a small operation takes longer than the operation.
+    """
+    options: dict[str, str | bool] = {}
+    if not enabled():
+        return options
+    rows, multiplications = largest_products(jaxpr)
+    if rows < MANY_ROWS:
+        options["xla_cpu_experimental_ynn_fusion_type"] = ""
+    if not alone or multiplications <= SMALL_PRODUCT:
+        options["xla_cpu_scheduler_type"] = "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"
+        options["xla_disable_hlo_passes"] = "cpu-parallel-task-assigner"
+    return {name: value for name, value in options.items() if _is_known(name, value)}
+
+
+MANY_ROWS = 512
+"""XLA has two libraries for products of matrices. YNNPACK is the faster one for many rows (with minibatches of 2,048
+and layers of 64, 13% less time for an iteration), Eigen for few (batches of 64 and layers of 256: 25% less)."""
+SMALL_PRODUCT = 2**19
+"""Multiplications up to which operations gain nothing from a second core. One at a time, an iteration with batches and
+layers of 64 takes 24% less time, one with layers of 256 takes 25% more."""
+
+
+def largest_products(jaxpr: Any) -> tuple[int, int]:
+    """The rows of the tallest product of matrices in a program, and the multiplications of the largest."""
+    from jax.extend.core import jaxprs_in_params
+
+    rows = multiplications = 0
+    for equation in jaxpr.eqns:
+        found = [largest_products(inner) for inner in jaxprs_in_params(equation.params)]
+        if equation.primitive.name == "dot_general":
+            shape = equation.outvars[0].aval.shape
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            length = math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
+            found.append((math.prod(shape[:-1]), math.prod(shape) * length))
+        for each_rows, each_multiplications in found:
+            rows, multiplications = max(rows, each_rows), max(multiplications, each_multiplications)
+    return rows, multiplications
+
+
+@functools.cache
+def _is_known(name: str, value: str | bool) -> bool:
+    """Whether this version of XLA has such an option."""
+    try:
+        jax.jit(lambda: 0).lower().compile({name: value})
+    except Exception:  # XLA's own, of no class that a caller could name
+        return False
+    return True

@@ -1,0 +1,175 @@
+"""What a worker asks, answered for real: compiled calls, host environments, replays, ports.
+
+Every driver of this process uses it. A performer is a generator where it has to wait: it yields what it waits for, and
+the driver decides how.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motet.engine.compiled import CHUNK, CompiledCall, CompiledIterations, Home, PlainCall
+from motet.engine.environments import Environments
+from motet.engine.ledger import Ledger
+from motet.engine.ports import Ports, check_version
+from motet.engine.replays import OutsideReplay
+from motet.engine.requests import Compute, Consult, Done, Iterate, Put, Request, Stack, Take
+from motet.engine.variables import Variables
+from motet.engine.waits import ENVIRONMENTS, Arrival, Room, Wait
+from motet.engine.worker import Worker
+from motet.flow.graph import REDUCE
+from motet.plan.schedule import Ask
+
+Waits = Generator[Wait, None, None]
+Answer = Generator[Wait, None, Any]
+
+
+@dataclass
+class Performer:
+    """One worker and all that answers it."""
+
+    worker: Worker
+    home: Home
+    root: jax.Array
+    ports: Ports
+    environments: Environments
+    replay: OutsideReplay
+    ledger: Ledger
+    on_done: Callable[[Performer, Done], int | None]
+    """Told between iterations, before the first one too. Where many are one call, it may say how many at most come
+    next."""
+    compiled: bool = True
+    programs: dict[int, Any] = field(default_factory=dict)
+    pace: int = 1
+    """How many iterations the next call of many will have."""
+
+    def drive(self, until: int) -> Waits:
+        """Take the worker to the end of iteration `until` - 1."""
+        requests = self.worker.run(until)
+        reply: Any = None
+        most: int | None = None
+        while True:
+            try:
+                request = requests.send(reply)
+            except StopIteration:
+                return
+            if isinstance(request, Done):
+                self.ledger.iterated(request.iteration)
+                reply, most = None, self.on_done(self, request)
+            elif isinstance(request, Iterate):
+                reply = self._iterate(request, most or CHUNK)
+            else:
+                reply = yield from self._answer(request)
+
+    def _answer(self, request: Request) -> Answer:
+        worker = self.worker
+        if isinstance(request, Compute):
+            return self.program(request)(worker.variables, self.root, request.path)
+        if isinstance(request, Consult):
+            return (yield from self._consult(request))
+        if isinstance(request, Stack):
+            return self._stack(request)
+        if isinstance(request, Put):
+            for channel in self.ports.outgoing.get(request.wire, ()):
+                yield from self._wait(Room(channel))
+                self.ports.put(channel, request.version, worker.variables, worker.started)
+            return None
+        assert isinstance(request, Take)
+        return (yield from self._take(request))
+
+    def _wait(self, wait: Wait) -> Waits:
+        if wait.ready():
+            return
+        asked = time.perf_counter()
+        yield wait
+        self.ledger.waited(wait.whom, time.perf_counter() - asked)
+
+    def _take(self, request: Take) -> Answer:
+        wire, counted = request.wire, self.worker.started
+        if request.version is None:
+            return self.ports.newest(wire, request.path, counted)
+        received = []
+        for channel in self.ports.incoming.get(wire, ()):
+            yield from self._wait(Arrival(channel))
+            message = channel.take()
+            check_version(wire, message, request.version)
+            received.append((channel, message))
+        return self.ports.arrived(wire, request.path, received, counted)
+
+    def _consult(self, request: Consult) -> Answer:
+        node, values = request.operation.node, self.worker.variables
+        if not isinstance(request.operation, Ask):
+            return self.replay.answer(node, values, self.root, request.path)
+        asked = time.perf_counter()
+        answer = yield from self.environments.answer(node, values)
+        self.ledger.waited(ENVIRONMENTS, time.perf_counter() - asked)
+        return answer
+
+    def program(self, request: Compute) -> Any:
+        """The program of a call. Calls that are alike, as the prefill's are, have one."""
+        found = self.programs.get(id(request.call))
+        if found is None:
+            alike = (each for each in self.programs.values() if each.call == request.call)
+            made = next(alike, None) or (CompiledCall if self.compiled else PlainCall)(request.call, self.home)
+            found = self.programs[id(request.call)] = made
+        return found
+
+    def _iterate(self, request: Iterate, most: int) -> tuple[Variables, np.ndarray]:
+        program = self.programs.get(id(request.call))
+        if program is None:
+            reports = self.worker.schedule.reports
+            program = self.programs[id(request.call)] = CompiledIterations(request.call, self.home, reports=reports)
+        warm, start = program.compiled is not None, time.perf_counter()
+        count = min(self.pace, request.most, most, CHUNK)
+        written, rows = program.many(self.worker.variables, self.root, request.first, count)
+        if warm:  # aim at a call every quarter of a second
+            self.pace = max(1, min(2 * count, int(0.25 * count / (time.perf_counter() - start))))
+        return written, rows
+
+    def _stack(self, request: Stack) -> Variables:
+        """What outlives a loop. Rows from the host become one array there, and cross to the device in one piece."""
+        done: Variables = {}
+        on_device: dict[str, Any] = {}
+        for out in request.loop.outputs:
+            leaves = tuple(zip(*request.rows[out.name], strict=True))
+            if leaves and all(isinstance(row, np.ndarray) for row in leaves[0]):
+                done[out.name] = tuple(map(HOST_REDUCE[out.how], leaves))
+            else:
+                on_device[out.name] = leaves
+        hows = tuple(out.how for out in request.loop.outputs if out.name in on_device)
+        variables, place = self.home.lowering.graph.variables, self.home.place
+        shardings = tuple(tuple(place.sharding(axis) for axis in variables[name].axes) for name in on_device)
+        reduced = _reducer(hows, shardings)(tuple(on_device.values())) if on_device else ()
+        return done | dict(zip(on_device, reduced, strict=True))
+
+    def close(self) -> None:
+        self.environments.close()
+        self.replay.close()
+
+
+HOST_REDUCE: dict[str, Callable[[Any], Any]] = {
+    "stack": np.stack,
+    "sum": lambda rows: np.sum(rows, 0, dtype=np.int32 if rows[0].dtype == bool else rows[0].dtype),
+    "mean": lambda rows: np.mean(rows, 0),
+}
+"""The same as `REDUCE`, of NumPy's arrays."""
+
+
+@functools.cache
+def _reducer(hows: tuple[str, ...], shardings: Any) -> Callable[[Any], Any]:
+    """All reductions of one loop as one compiled call: op by op, a long rollout would be thousands of them."""
+
+    def reduce(outputs: Any) -> Any:
+        return tuple(
+            tuple(REDUCE[how](jnp.stack(leaf)) for leaf in leaves) for how, leaves in zip(hows, outputs, strict=True)
+        )
+
+    return jax.jit(reduce, out_shardings=shardings)

@@ -1,0 +1,175 @@
+"""Acting: how `unroll` becomes a loop of two nodes, one that decides and one that steps the environments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from motet.errors import BadAlgorithm
+from motet.flow.algorithm import Algorithm, Decision
+from motet.flow.calls import label
+from motet.flow.environment import HOST_FIELDS, Environment, Step, advance, begin, host_types
+from motet.flow.host import HostCall, HostEnvironment, HostStep
+from motet.flow.record import ADDRESS, Here, Recorder
+from motet.flow.values import Rollout, Value, show, strict_aval
+
+AnyEnvironment = Environment | HostEnvironment
+
+
+class Acting:
+    """The rollout of one loop."""
+
+    def __init__(self, record: Recorder, algorithm: Algorithm, env: AnyEnvironment):
+        self.record, self.algorithm, self.env = record, algorithm, env
+        self.steps = 0
+
+    def unroll(self, act: Callable[..., Decision], steps: int) -> Rollout:
+        """See `Flow.unroll`."""
+        record = self.record
+        if self.steps:
+            raise BadAlgorithm(f"{record.title}.loop calls flow.unroll twice; an iteration has one rollout.")
+        decision = self._check_act(act)
+        self._start_environments()
+        self.steps = steps
+        recurrent, extras = "memory" in record.variables, bool(jax.tree.leaves(decision.extras))
+        if recurrent:
+            record.node("recall", "call", lambda here, memory: (memory,), ["memory"], ["rollout.memory"], site="act")
+        with record.loop(record.name("unroll"), steps, "step") as loop:
+            reads = ["policy", "step.observation", *(["step.first", "memory"] if recurrent else [])]
+            writes = ["decision.action", "decision.observation"]
+            writes += ["decision.extras"] if extras else []
+            writes += ["decision.first", "memory"] if recurrent else []
+            record.node("act", "act", partial(_act, self.algorithm, act, extras), reads, writes)
+            self._step_environments()
+            for name, inner in self.sums().items():
+                record.output(loop, name, inner, "sum")
+            return Rollout(
+                observation=record.output(loop, "rollout.observation", "decision.observation"),
+                action=record.output(loop, "rollout.action", "decision.action"),
+                extras=record.output(loop, "rollout.extras", "decision.extras") if extras else (),
+                reward=record.output(loop, "rollout.reward", "step.reward"),
+                terminated=record.output(loop, "rollout.terminated", "step.terminated"),
+                truncated=record.output(loop, "rollout.truncated", "step.truncated"),
+                next_observation=record.output(loop, "rollout.next_observation", "step.next_observation"),
+                valid=record.output(loop, "rollout.valid", "step.valid") if self._on_host else (),
+                first=record.output(loop, "rollout.first", "decision.first") if recurrent else (),
+                memory=Value("rollout.memory") if recurrent else (),
+            )
+
+    @property
+    def _on_host(self) -> bool:
+        return isinstance(self.env, HostEnvironment)
+
+    def sums(self) -> dict[str, str]:
+        """What is reported of the environments, and the step's field that it is the sum of."""
+        on_host = {"episodes.count": "step.finished", "restarts": "step.restarts"}
+        return _EPISODE_REPORTS | (on_host if self._on_host else {})
+
+    def _step_environments(self) -> None:
+        env = self.env
+        if isinstance(env, HostEnvironment):
+
+            def types(here: Here, episode: Any, action: Any) -> tuple[Any, ...]:
+                state, fields = host_types(env, here.batch)
+                return (state, *fields)
+
+            run, names = types, HOST_FIELDS
+            fields = tuple(f"step.{name}" for name in HostStep._fields)
+            host = HostCall(env, False, fields, episode="env", action="decision.action")
+        else:
+            run, names, host = partial(_env, env), tuple(Step.__dataclass_fields__), None
+        writes = ["env", *(f"step.{name}" for name in names)]
+        self.record.node("env", "env", run, ["env", "decision.action"], writes, host=host)
+
+    def _start_environments(self) -> None:
+        env, memory = self.env, self.algorithm.memory()
+
+        def blank(here: Here) -> tuple[Any]:
+            return (jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (here.batch, *jnp.shape(leaf))), memory),)
+
+        def types(here: Here) -> tuple[Any, ...]:
+            assert isinstance(env, HostEnvironment)
+            state, fields = host_types(env, here.batch)
+            table = dict(zip(HOST_FIELDS, fields, strict=True))
+            return state, table["observation"], table["first"]
+
+        first = ["env", "step.observation", "step.first"]
+        if isinstance(env, HostEnvironment):
+            self.record.start("env", types, first, "env", HostCall(env, True, ("step.observation",)))
+        else:
+            self.record.start("env", lambda here: begin(env, here.env_keys()), first, "env")
+        if jax.tree.leaves(memory):
+            self.record.start("memory", blank, ["memory"], "act")
+
+    def _check_act(self, act: Callable[..., Decision]) -> Decision:
+        """Trace `act` on one environment and compare what it returns with the environment's action space."""
+        space, memory = self.env.action_space, jax.tree.map(strict_aval, self.algorithm.memory())
+        observation = self.env.observation_space.aval
+        decision = jax.eval_shape(act, self.record.shape("policy"), memory, observation, ADDRESS[0])
+        where = f"{self.record.title}.{label(act)}"
+        if not isinstance(decision, Decision):
+            raise BadAlgorithm(f"{where} must return a motet.Decision, got {show(decision)}.")
+        wanted, got = space.aval, decision.action
+        if not _fits(wanted, got):
+            raise BadAlgorithm(
+                f"{where} must return an action of {space}, that is {show(wanted)} for one environment; "
+                f"got {show(got)}."
+            )
+        if jax.tree.map(strict_aval, decision.memory) != memory:
+            raise BadAlgorithm(
+                f"{where} must return memory like {self.record.title}.memory(): expected {show(memory)}, "
+                f"got {show(decision.memory)}."
+            )
+        return decision
+
+
+_EPISODE_REPORTS = {
+    "episodes.count": "step.first",
+    "episodes.return": "step.finished_return",
+    "episodes.length": "step.finished_length",
+}
+
+
+def _act(
+    algorithm: Algorithm,
+    act: Callable[..., Decision],
+    extras: bool,
+    here: Here,
+    policy: Any,
+    observation: Any,
+    first: jax.Array | None = None,
+    memory: Any = (),
+) -> tuple[Any, ...]:
+    """`act` for every environment; a memory starts anew with each episode."""
+    if first is not None:
+
+        def renew(new: jax.Array, old: jax.Array) -> jax.Array:
+            return jnp.where(first.reshape(-1, *(1,) * (old.ndim - 1)), new, old)
+
+        memory = jax.tree.map(renew, algorithm.memory(), memory)
+    decision = jax.vmap(partial(act, policy))(memory, observation, here.env_keys())
+    optional = [decision.extras] if extras else []
+    optional += [first, decision.memory] if first is not None else []
+    return (decision.action, observation, *optional)
+
+
+def _env(env: Environment, here: Here, episode: Any, action: Any) -> tuple[Any, ...]:
+    episode, step = advance(env, episode, action, here.env_keys)
+    return (episode, *(getattr(step, name) for name in Step.__dataclass_fields__))
+
+
+def _fits(wanted: Any, got: Any) -> bool:
+    """Whether an action has its space's structure, shapes and sorts of number."""
+    if jax.tree.structure(wanted) != jax.tree.structure(got):
+        return False
+    pairs = zip(jax.tree.leaves(wanted), jax.tree.leaves(got), strict=True)
+    return all(a.shape == b.shape and jnp.issubdtype(b.dtype, _abstract(a.dtype)) for a, b in pairs)
+
+
+def _abstract(dtype: Any) -> Any:
+    """The sort of number: an action may be of another width than its space's."""
+    return jnp.integer if jnp.issubdtype(dtype, jnp.integer) else jnp.floating

@@ -1,0 +1,78 @@
+"""Minibatches: how a batch becomes loops over shuffled parts of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from motet.flow import shuffle
+from motet.flow.record import Here, Recorder
+from motet.flow.values import Value, split
+
+
+@dataclass
+class Batching:
+    """The minibatches of one loop."""
+
+    record: Recorder
+
+    @contextmanager
+    def minibatches(self, batch: Any, epochs: int, count: int, sequences: bool) -> Iterator[Any]:
+        """See `Flow.minibatches`."""
+        handles, rebuild = split((batch,))
+        permute, select = self._sequences(handles, count) if sequences else self._rows(handles, count)
+        record = self.record
+        with record.loop(record.name("epochs"), epochs, "update"):
+            order = record.name("permute")
+            record.node(order, "call", permute, [], [order])
+            with record.loop(record.name("minibatches"), count, "update"):
+                table = {handle: Value(f"minibatch.{handle.replace('.', '_')}") for handle in handles}
+                writes = [value.name for value in table.values()]
+                record.node(record.name("select"), "call", select, [order, *handles], writes)
+                yield rebuild(table)[0]
+
+    def _rows(self, handles: list[str], count: int) -> tuple[Any, Any]:
+        """How to shuffle and pick single steps."""
+        time, envs = self.record.batch_shape(handles)
+        block = shuffle.block_size(time, envs, count)
+        self.record.divisors.append(("minibatches", envs // block))
+
+        def permute(here: Here) -> tuple[jax.Array]:
+            return (shuffle.permutation(here.key, time * block, count),)
+
+        def select(here: Here, rows: jax.Array, *read: Any) -> tuple[Any, ...]:
+            return tuple(jax.tree.map(partial(shuffle.select, rows[here.index], block), tree) for tree in read)
+
+        return permute, select
+
+    def _sequences(self, handles: list[str], count: int) -> tuple[Any, Any]:
+        """How to shuffle and pick whole sequences, one environment of each block at a time."""
+        record = self.record
+        axes = [record.sequence_axes(handle) for handle in handles]
+        blocks = shuffle.sequence_blocks(record.num_envs, count)
+        record.divisors.append(("minibatches", blocks))
+
+        def permute(here: Here) -> tuple[jax.Array]:
+            mine = here.batch // count
+            return (shuffle.sequence_permutations(here.key, here.part * mine + jnp.arange(mine), count),)
+
+        def select(here: Here, order: jax.Array, *read: Any) -> tuple[Any, ...]:
+            position = order[:, here.index]
+            return tuple(
+                jax.tree.unflatten(
+                    jax.tree.structure(tree),
+                    [
+                        shuffle.select_sequences(position, axis, leaf)
+                        for axis, leaf in zip(axes_of, jax.tree.leaves(tree), strict=True)
+                    ],
+                )
+                for axes_of, tree in zip(axes, read, strict=True)
+            )
+
+        return permute, select

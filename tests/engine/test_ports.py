@@ -1,0 +1,125 @@
+"""What crosses from worker to worker: the newest value never gives way to an older one, and devices get their share."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import jax
+import numpy as np
+
+import motet
+from motet.engine import join as joining
+from motet.engine.assemble import Settings, assemble
+from motet.engine.place import Place
+from motet.engine.ports import Channel, Message, Ports
+from motet.flow.graph import Graph, Loop, Var
+from motet.plan.protocol import Wire
+from motet.plan.route import Piece
+from tests.laws.cases import ALGORITHMS, run, traced
+
+POLICY = Var("policy", jax.tree.structure(0), (jax.ShapeDtypeStruct((), np.float32),), (None,))
+GRAPH = Graph("none", "none", 1, 1, 1, 0, None, {"policy": POLICY}, {}, Loop("run", 1, ()), (), ())
+
+
+def latest(loop: str) -> tuple[Wire, Channel]:
+    wire = Wire("policy", "server", "workers", ("policy",), loop, 0, True, "latest")
+    return wire, Channel(wire.name, "server", "workers", (Piece("policy", 0, None),), 1, latest=True)
+
+
+def test_the_latest_value_never_goes_back_in_time() -> None:
+    """Wires in the loop and around it bring one variable; what is left over in one may be older than what the other
+    has brought."""
+    (inner, inner_channel), (outer, outer_channel) = latest("repeat"), latest("iteration")
+    place = Place((jax.devices()[0],))
+    ports = Ports(GRAPH, place, {}, {inner: [inner_channel], outer: [outer_channel]})
+
+    def sent(channel: Channel, version: tuple[int, ...], order: int) -> None:
+        channel.put(Message(version, (np.float32(order),), order), counted=True)
+
+    assert ports.newest(outer, (0,), counted=True) == {}
+    sent(inner_channel, (0, 0), 1)
+    sent(outer_channel, (0,), 2)
+    values = ports.newest(outer, (1,), counted=True)
+    assert float(values["policy"][0]) == 2
+    assert ports.newest(inner, (1, 1), counted=True) == {}  # (0, 0) is gone, and does not come after (0,)
+    sent(inner_channel, (1, 0), 3)
+    assert float(ports.newest(inner, (1, 1), counted=True)["policy"][0]) == 3
+    assert sum(sum(ages.values()) for ages in ports.ages.values()) == 2
+
+
+def test_each_device_gets_the_rows_that_it_will_hold(monkeypatch: Any) -> None:
+    """Two senders, a receiver over four devices: no part is copied to devices that do not want it."""
+    moved: list[int] = []
+    put = Place.put
+
+    def counted(place: Place, leaf: Any, axis: int | None = None) -> jax.Array:
+        moved.append(leaf.nbytes * (len(place.devices) if axis is None else 1))
+        return put(place, leaf, axis)
+
+    monkeypatch.setattr(Place, "put", counted)
+    parts = [jax.device_put(np.arange(12.0).reshape(3, 4) + 100 * n, jax.devices()[n]) for n in range(2)]
+    aval = jax.ShapeDtypeStruct((3, 8), parts[0].dtype)
+    var = Var("rollout", jax.tree.structure(0), (aval,), (1,))
+    place = Place(tuple(jax.devices()[:4]))
+    (whole,) = joining.join(var, place, [(Piece("rollout", 0, 1, 0, 4), part) for part in parts])
+    np.testing.assert_array_equal(whole, np.concatenate(parts, 1))
+    assert whole.sharding == place.sharding(1)
+    assert sum(moved) == whole.nbytes
+
+
+def test_nothing_is_kept_of_iterations_that_are_over() -> None:
+    """A server that reports nothing must not leave an entry for each iteration."""
+    from motet.engine.run import Reporter, finish, prepare
+    from tests.laws.cases import Silent
+
+    plan = motet.central(2)
+    graph = traced(ALGORITHMS["dqn"], plan)
+    reporter = Reporter(graph, plan, Silent())
+    assembly = prepare(graph, plan, {"cpu": jax.devices()}, reporter, Settings())
+    finish(assembly, reporter, 3)
+    assert reporter.collector is not None
+    assert not reporter.collector.pending
+
+
+def test_the_ages_of_all_wires_of_a_link_are_counted() -> None:
+    """`targets` and `gradient` read the policy elsewhere than `act` does: one link, several wires."""
+    fragments = {
+        "actors": motet.Fragment(("act", "env"), replicas=2),
+        "targets": motet.Fragment(("targets",)),
+        "learner": motet.Fragment(("*",)),
+    }
+    plan = motet.Plan(fragments, {"policy": motet.Link(1)})
+    graph = traced(ALGORITHMS["ppo"], plan, iterations=6)
+    outcome, _ = run(graph, plan, iterations=6)
+    lags = {(use.target): dict(use.lags) for use in outcome.links if use.link == "policy"}
+    assert lags == {"actors": {1: 8}, "targets": {1: 4}}
+
+
+def test_two_threads_may_bypass_the_cache_at_once() -> None:
+    from motet.engine import cache
+
+    name = "jax_persistent_cache_min_compile_time_secs"
+    before = jax.config.values[name]
+    inside, leave = threading.Barrier(2), threading.Barrier(2)
+
+    def bypass() -> None:
+        with cache.bypassed():
+            inside.wait()
+            assert jax.config.values[name] == float("inf")
+            leave.wait()
+
+    threads = [threading.Thread(target=bypass) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert jax.config.values[name] == before
+
+
+def test_an_assembly_runs_nothing() -> None:
+    plan = motet.coarse(2)
+    graph = traced(ALGORITHMS["a2c"], plan)
+    assembly = assemble(graph, plan, {"cpu": jax.devices()}, Settings())
+    assert [each.worker.name for each in assembly.performers] == ["actors[0]", "actors[1]", "learner"]
+    assert not any(each.worker.variables or each.worker.started for each in assembly.performers)
