@@ -180,7 +180,7 @@ class _Session:
             if self.display:
                 self.display.begin(self.graph, self.plan, self.steps)
             reporter = Reporter(self.graph, self.plan, meter)
-            meter.use(reporter.columns.names)
+            meter.use(reporter.columns.names, reporter.columns.every)
             assembly = prepare(self.graph, self.plan, devices, reporter, self.settings)
             outcome = finish(assembly, reporter, self.graph.iterations, self.mode)
             meter.finish()

@@ -44,7 +44,7 @@ def nothing_seen(aval: jax.ShapeDtypeStruct) -> Moments:
 
 def measure(values: jax.Array, count: int) -> Moments:
     """The moments of a whole batch [T, B, ...] of `count` values, of which `values` may be a piece."""
-    mean, variance = batch_moments(values, (0, 1))
+    mean, variance = batch_moments(values, axis=(0, 1))
     return Moments(jnp.asarray(count, mean.dtype), mean, variance * count)
 
 

@@ -212,6 +212,6 @@ class CompiledIterations(CompiledCall):
         row = []
         for var, how in self.reports:
             for leaf in values[var]:
-                total = jnp.sum(leaf).astype(jnp.result_type(float))
-                row.append(jax.lax.psum(total, SHARDS) if how == "sum" and self.home.place.sharded else total)
+                one = (jnp.sum(leaf) if how == "sum" else jnp.mean(leaf)).astype(jnp.result_type(float))
+                row.append(jax.lax.psum(one, SHARDS) if how == "sum" and self.home.place.sharded else one)
         return jnp.stack(row) if row else jnp.zeros((0,))

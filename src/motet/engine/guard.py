@@ -14,6 +14,7 @@ from motet.engine.report import Columns
 from motet.engine.variables import Variables
 from motet.errors import Diverged, MotetError
 from motet.flow.graph import Graph
+from motet.flow.values import on_host
 
 EVERY = 256
 """Iterations between two looks at a replay. A call of many iterations has no more."""
@@ -68,7 +69,7 @@ class Guard:
                 iteration - 1,
             )
         with self.lock:
-            self.good, self.last = (iteration, jax.tree.map(np.array, leaves)), now
+            self.good, self.last = (iteration, jax.tree.map(on_host, leaves)), now
 
     def _look_at_replay(self, leaves: tuple[Any, ...]) -> None:
         """Raise what a replay inside of a compiled program could only note."""

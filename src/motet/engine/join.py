@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motet.engine.place import Place
+from motet.flow import combine
 from motet.flow.graph import Var
 from motet.plan.route import Piece
 
@@ -25,7 +26,7 @@ def join(var: Var, place: Place, parts: Sequence[tuple[Piece, Any]]) -> tuple[An
     for leaf, axis in enumerate(var.axes):
         mine = [value for piece, value in parts if (piece.var, piece.leaf) == (var.name, leaf)]
         if axis is None:
-            whole = mine[0] if len(mine) == 1 else _combine([place.first(part) for part in mine])
+            whole = mine[0] if len(mine) == 1 else combine.join(_how(var, leaf), [place.first(part) for part in mine])
             leaves.append(place.put(whole))
         elif len(mine) == 1:
             leaves.append(place.put(mine[0], axis))
@@ -68,5 +69,7 @@ def _rows(leaf: Any, axis: int, start: int, stop: int) -> Any:
     return jax.lax.slice_in_dim(leaf, start, stop, axis=axis)
 
 
-def _combine(parts: Sequence[Any]) -> Any:
-    return sum(parts[1:], parts[0]) / len(parts)
+def _how(var: Var, leaf: int) -> combine.Combine:
+    how = var.combine[leaf]
+    assert how is not None, f"{var.name} came from several senders and is the same everywhere"
+    return how

@@ -14,6 +14,7 @@ from jax.extend.core import jaxpr_as_fun
 from motet.engine.bridge import Bridge
 from motet.engine.variables import Variables
 from motet.flow.batch import SHARDS
+from motet.flow.combine import ACROSS
 from motet.flow.graph import REDUCE, Cut, Graph, Node, uses_key
 from motet.plan.liveness import Liveness
 from motet.plan.project import Rounds, Statement
@@ -76,11 +77,8 @@ class Lowering:
         written: Variables = {}
         for var in (self.graph.variables[name] for name in node.writes if name not in self.graph.views):
             mine, results = results[: len(var.avals)], results[len(var.avals) :]
-            if var.mean and self.cut.shards > 1:
-                mine = [
-                    leaf if axis is not None else jax.lax.pmean(leaf, SHARDS)
-                    for leaf, axis in zip(mine, var.axes, strict=True)
-                ]
+            if self.cut.shards > 1:
+                mine = [ACROSS[how](leaf, SHARDS) if how else leaf for leaf, how in zip(mine, var.combine, strict=True)]
             written[var.name] = tuple(mine)
         return written
 
@@ -112,7 +110,11 @@ class Lowering:
             return body(carry, (number, keys_of(number)))
 
         first = {name: values[name] if name in values else self._blank(name) for name in carried}
-        if loop.count == 1:
+        if loop.every > 1:
+            due = (jnp.asarray(index, jnp.int32) + 1) % loop.every == 0
+            last, row = _at_most_once(due, round_, first)
+            rows = jax.tree.map(lambda leaf: leaf[None], row)
+        elif loop.count == 1:
             large = sum(leaf.nbytes for leaf in jax.tree.leaves(first)) >= LARGE
             last, row = _once(round_, first, part) if large else round_(first, np.uint32(0))
             rows = jax.tree.map(lambda leaf: leaf[None], row)
@@ -154,10 +156,15 @@ def fold(keys: jax.Array, data: Any) -> jax.Array:
 def _once(round_: Callable[[Variables, Any], Any], first: Variables, part: Any) -> tuple[Variables, Any]:
     """`round_` number 0 as a loop, of which XLA knows neither that it has one round nor which: else it dissolves the
     loop into what is around it, and then a write into a large state, such as a replay, becomes a copy of the whole."""
+    return _at_most_once(jnp.asarray(part, jnp.int32) != -1, round_, first)  # no piece has that number
+
+
+def _at_most_once(due: Any, round_: Callable[[Variables, Any], Any], first: Variables) -> tuple[Variables, Any]:
+    """`round_` number 0 if it is due; else what was there before, and zeros. A loop, where a state is changed in its
+    place, and not a condition, which XLA may copy it for."""
     zero = jnp.zeros((), jnp.int32)
     blank = jax.tree.map(lambda aval: jnp.zeros(aval.shape, aval.dtype), jax.eval_shape(round_, first, zero)[1])
-    end = jnp.where(jnp.asarray(part, jnp.int32) == -1, 0, 1)  # no piece has that number
-    return jax.lax.fori_loop(zero, end, lambda number, carry: round_(carry[0], number), (first, blank))
+    return jax.lax.fori_loop(zero, jnp.where(due, 1, 0), lambda number, carry: round_(carry[0], number), (first, blank))
 
 
 def _stack(keys: Mapping[str, jax.Array], names: Sequence[str]) -> jax.Array:

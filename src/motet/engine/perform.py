@@ -138,14 +138,18 @@ class Performer:
         """What outlives a loop. Rows from the host become one array there, and cross to the device in one piece."""
         done: Variables = {}
         on_device: dict[str, Any] = {}
+        variables, place = self.home.lowering.graph.variables, self.home.place
         for out in request.loop.outputs:
+            if not request.rows[out.name]:
+                avals = variables[out.name].local(self.home.lowering.cut.parts)
+                done[out.name] = tuple(np.zeros(aval.shape, aval.dtype) for aval in avals)
+                continue
             leaves = tuple(zip(*request.rows[out.name], strict=True))
             if leaves and all(isinstance(row, np.ndarray) for row in leaves[0]):
                 done[out.name] = tuple(map(HOST_REDUCE[out.how], leaves))
             else:
                 on_device[out.name] = leaves
         hows = tuple(out.how for out in request.loop.outputs if out.name in on_device)
-        variables, place = self.home.lowering.graph.variables, self.home.place
         shardings = tuple(tuple(place.sharding(axis) for axis in variables[name].axes) for name in on_device)
         reduced = _reducer(hows, shardings)(tuple(on_device.values())) if on_device else ()
         return done | dict(zip(on_device, reduced, strict=True))

@@ -43,6 +43,12 @@ class OutsideReplay:
         assert self.store is not None
         if call.what == "sample":
             return self._sample(self.store, node.name, call, root, path)
+        if call.what == "sweep":
+            swept = self.store.sweep(path[-1], call.size)
+            return {
+                name: tuple(jax.tree.leaves(each))
+                for name, each in zip(call.gives, (swept.items, swept.held), strict=True)
+            }
         assert call.takes is not None
         (taken,) = call.takes({name: self._read(values, name) for name in call.takes.names})
         if call.what == "add":

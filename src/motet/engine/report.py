@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
-from motet.flow.graph import Graph, Report
+from motet.flow.combine import join
+from motet.flow.graph import Graph
 
 
 class Columns:
@@ -19,20 +19,14 @@ class Columns:
         self.graph = graph
         self.names: list[str] = []
         self.nodes: list[str] = []
+        self.every: list[int] = []
+        """Each column means something in iterations n - 1, 2n - 1, ... alone; elsewhere it is 0."""
         self.of: dict[str, range] = {}
         for report in graph.reports:
-            names = _names(graph, report)
-            self.of[report.var] = range(len(self.names), len(self.names) + len(names))
-            self.names += names
-            self.nodes += [report.node] * len(names)
-
-
-def _names(graph: Graph, report: Report) -> list[str]:
-    var = graph.variables[report.var]
-    if report.how == "sum":
-        return [report.var]
-    paths = jax.tree_util.tree_flatten_with_path(var.unpack(var.avals))[0]
-    return ["/".join(str(getattr(key, "key", key)) for key in path) for path, _ in paths]
+            self.of[report.var] = range(len(self.names), len(self.names) + len(report.names))
+            self.names += report.names
+            self.nodes += [report.node] * len(report.names)
+            self.every += [report.every] * len(report.names)
 
 
 class Collector:
@@ -43,8 +37,9 @@ class Collector:
     ):
         """`parts` says for each reported variable how many replicas report it."""
         self.columns, self.parts, self.on_rows = columns, parts, on_rows
+        self.graph = graph
         self.how = {report.var: report.how for report in graph.reports}
-        self.pending: dict[int, tuple[np.ndarray, int]] = {}
+        self.pending: dict[int, tuple[dict[str, list[tuple[np.ndarray, ...]]], int]] = {}
         self.lock = threading.Lock()
 
     def add(self, iteration: int, values: Mapping[str, tuple[Any, ...]]) -> None:
@@ -52,13 +47,21 @@ class Collector:
         if not values:
             return
         with self.lock:
-            row, missing = self.pending.pop(iteration, (np.zeros(len(self.columns.names)), sum(self.parts.values())))
+            pieces, missing = self.pending.pop(iteration, ({}, sum(self.parts.values())))
             for var, leaves in values.items():
-                for column, leaf in zip(self.columns.of[var], leaves, strict=True):
-                    share = 1 if self.how[var] == "sum" else self.parts[var]
-                    row[column] += np.sum(np.asarray(leaf)) / share
+                pieces.setdefault(var, []).append(tuple(np.asarray(leaf) for leaf in leaves))
             missing -= len(values)
             if missing:
-                self.pending[iteration] = (row, missing)
+                self.pending[iteration] = (pieces, missing)
             else:
-                self.on_rows(iteration, row[None])
+                self.on_rows(iteration, self._row(pieces)[None])
+
+    def _row(self, pieces: Mapping[str, list[tuple[np.ndarray, ...]]]) -> np.ndarray:
+        row = np.zeros(len(self.columns.names))
+        for var, found in pieces.items():
+            hows = self.graph.variables[var].combine
+            for column, how, *leaves in zip(self.columns.of[var], hows, *found, strict=True):
+                # What the pieces have of a sum over environments adds up; metrics combine as they were computed.
+                one = sum(map(np.sum, leaves)) if self.how[var] == "sum" else np.mean(join(how or "mean", leaves))
+                row[column] = one
+        return row

@@ -39,7 +39,8 @@ class Consult:
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """Put together what the rounds of a loop left, one list of rows for each of its outputs -> the outputs."""
+    """Put together what the rounds of a loop left, one list of rows for each of its outputs -> the outputs. Of a loop
+    that did not run there are no rows, and its outputs are zero."""
 
     loop: Rounds
     rows: dict[str, list[Any]]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from motet.engine import serial, threads
@@ -19,6 +20,7 @@ from motet.engine.report import Collector, Columns
 from motet.engine.requests import Done
 from motet.errors import Diverged, Stopped
 from motet.flow.graph import Graph
+from motet.flow.values import is_key, on_host
 from motet.plan.plan import Plan
 
 Mode = Literal["threads", "serial"]
@@ -194,8 +196,9 @@ def gather(graph: Graph, outcome: Outcome, name: str) -> Any:
         if all(name in each for each in replicas):
             leaves = []
             for position, axis in enumerate(var.axes):
-                parts = [np.asarray(each[name][position]) for each in replicas]
-                leaves.append(parts[0] if axis is None else np.concatenate(parts, axis))
+                parts = [on_host(each[name][position]) for each in replicas]
+                concatenate = jnp.concatenate if is_key(parts[0]) else np.concatenate
+                leaves.append(parts[0] if axis is None else concatenate(parts, axis))
             return var.unpack(tuple(leaves))
     raise KeyError(name)
 

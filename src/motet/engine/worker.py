@@ -96,7 +96,8 @@ class Worker:
 
     def _rounds(self, loop: Rounds, path: Version) -> Requests:
         rows: dict[str, list[Any]] = {out.name: [] for out in loop.outputs}
-        for index in range(loop.first, loop.first + loop.count):
+        is_due = loop.every == 1 or (path[-1] + 1) % loop.every == 0
+        for index in range(loop.first, loop.first + loop.count) if is_due else ():
             yield from self._operations(loop.body, (*path, index), loop)  # type: ignore[arg-type]
             for out in loop.outputs:
                 rows[out.name].append(self.variables[out.inner])

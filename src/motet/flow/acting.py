@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,12 +11,13 @@ import jax
 import jax.numpy as jnp
 
 from motet.errors import BadAlgorithm
-from motet.flow.algorithm import Algorithm, Decision
+from motet.flow.algorithm import Algorithm, Decision, besides
 from motet.flow.calls import label
 from motet.flow.environment import HOST_FIELDS, Environment, Step, advance, begin, host_types
 from motet.flow.host import HostCall, HostEnvironment, HostStep
 from motet.flow.record import ADDRESS, Here, Recorder
-from motet.flow.values import Rollout, Value, show, strict_aval
+from motet.flow.spaces import Space
+from motet.flow.values import Rollout, show, strict_aval
 
 AnyEnvironment = Environment | HostEnvironment
 
@@ -32,18 +34,27 @@ class Acting:
         record = self.record
         if self.steps:
             raise BadAlgorithm(f"{record.title}.loop calls flow.unroll twice; an iteration has one rollout.")
-        decision = self._check_act(act)
+        if len(record.stack) > 1:
+            raise BadAlgorithm(f"flow.unroll belongs directly into {record.title}.loop: an iteration has one rollout.")
+        wanted = besides(self.algorithm, act)
+        decision = self._check_act(act, wanted)
         self._start_environments()
+        self._start_besides(wanted, decision.action)
         self.steps = steps
         recurrent, extras = "memory" in record.variables, bool(jax.tree.leaves(decision.extras))
         if recurrent:
             record.node("recall", "call", lambda here, memory: (memory,), ["memory"], ["rollout.memory"], site="act")
+        reads = {"policy": "policy", "observation": "step.observation"}
+        reads |= {"first": "step.first"} if recurrent or {"reward", "action"} & {*wanted} else {}
+        reads |= {"memory": "memory"} if recurrent else {}
+        reads |= {name: _BESIDES[name] for name in wanted if name in _BESIDES}
         with record.loop(record.name("unroll"), steps, "step") as loop:
-            reads = ["policy", "step.observation", *(["step.first", "memory"] if recurrent else [])]
             writes = ["decision.action", "decision.observation"]
             writes += ["decision.extras"] if extras else []
             writes += ["decision.first", "memory"] if recurrent else []
-            record.node("act", "act", partial(_act, self.algorithm, act, extras), reads, writes)
+            writes += ["decision.last"] if "action" in wanted else []
+            decide = Deciding(self.algorithm, act, tuple(reads), "index" in wanted, extras, self.env.action_space)
+            record.node("act", "act", decide, list(reads.values()), writes)
             self._step_environments()
             for name, inner in self.sums().items():
                 record.output(loop, name, inner, "sum")
@@ -57,7 +68,7 @@ class Acting:
                 next_observation=record.output(loop, "rollout.next_observation", "step.next_observation"),
                 valid=record.output(loop, "rollout.valid", "step.valid") if self._on_host else (),
                 first=record.output(loop, "rollout.first", "decision.first") if recurrent else (),
-                memory=Value("rollout.memory") if recurrent else (),
+                memory=record.value("rollout.memory") if recurrent else (),
             )
 
     @property
@@ -105,18 +116,34 @@ class Acting:
         if jax.tree.leaves(memory):
             self.record.start("memory", blank, ["memory"], "act")
 
-    def _check_act(self, act: Callable[..., Decision]) -> Decision:
+    def _start_besides(self, wanted: Sequence[str], action: Any) -> None:
+        """What the first step is told of the one before it, of which there is none."""
+
+        def reward(here: Here) -> tuple[Any]:
+            return (jnp.zeros(here.batch),)
+
+        def actions(here: Here) -> tuple[Any]:
+            return (jax.tree.map(lambda leaf: jnp.zeros((here.batch, *leaf.shape), leaf.dtype), action),)
+
+        if "reward" in wanted:
+            self.record.start("reward", reward, ["step.reward"], "env")
+        if "action" in wanted:
+            self.record.start("action", actions, ["decision.last"], "act")
+
+    def _check_act(self, act: Callable[..., Decision], wanted: Sequence[str]) -> Decision:
         """Trace `act` on one environment and compare what it returns with the environment's action space."""
         space, memory = self.env.action_space, jax.tree.map(strict_aval, self.algorithm.memory())
         observation = self.env.observation_space.aval
-        decision = jax.eval_shape(act, self.record.shape("policy"), memory, observation, ADDRESS[0])
+        types = {"index": ADDRESS[1], "reward": strict_aval(jnp.zeros(())), "action": space.aval}
+        more = {name: types[name] for name in wanted}
+        decision = jax.eval_shape(act, self.record.shape("policy"), memory, observation, ADDRESS[0], **more)
         where = f"{self.record.title}.{label(act)}"
         if not isinstance(decision, Decision):
             raise BadAlgorithm(f"{where} must return a motet.Decision, got {show(decision)}.")
-        wanted, got = space.aval, decision.action
-        if not _fits(wanted, got):
+        expected, got = space.aval, decision.action
+        if not _fits(expected, got):
             raise BadAlgorithm(
-                f"{where} must return an action of {space}, that is {show(wanted)} for one environment; "
+                f"{where} must return an action of {space}, that is {show(expected)} for one environment; "
                 f"got {show(got)}."
             )
         if jax.tree.map(strict_aval, decision.memory) != memory:
@@ -134,27 +161,63 @@ _EPISODE_REPORTS = {
 }
 
 
-def _act(
-    algorithm: Algorithm,
-    act: Callable[..., Decision],
-    extras: bool,
-    here: Here,
-    policy: Any,
-    observation: Any,
-    first: jax.Array | None = None,
-    memory: Any = (),
-) -> tuple[Any, ...]:
-    """`act` for every environment; a memory starts anew with each episode."""
-    if first is not None:
+_BESIDES = {"reward": "step.reward", "action": "decision.last"}
+"""Which variables hold what an `act` asks for besides, from the step before. Actions have one that is a state: what is
+gathered into a rollout is not."""
 
-        def renew(new: jax.Array, old: jax.Array) -> jax.Array:
-            return jnp.where(first.reshape(-1, *(1,) * (old.ndim - 1)), new, old)
 
-        memory = jax.tree.map(renew, algorithm.memory(), memory)
-    decision = jax.vmap(partial(act, policy))(memory, observation, here.env_keys())
-    optional = [decision.extras] if extras else []
-    optional += [first, decision.memory] if first is not None else []
-    return (decision.action, observation, *optional)
+@dataclass(frozen=True)
+class Deciding:
+    """`act` for every environment; a memory, and what is told of the step before, start anew with each episode."""
+
+    algorithm: Algorithm
+    act: Callable[..., Decision]
+    names: tuple[str, ...]
+    """What each value read is."""
+    numbered: bool
+    """Whether `act` asks for the environment's number."""
+    extras: bool
+    space: Space
+
+    def __call__(self, here: Here, *read: Any) -> tuple[Any, ...]:
+        now = dict(zip(self.names, read, strict=True))
+        policy, observation, first = now.pop("policy"), now.pop("observation"), now.pop("first", None)
+        recurrent = "memory" in now
+        memory = renew(first, self.algorithm.memory(), now.pop("memory")) if recurrent else ()
+        if "reward" in now:
+            now["reward"] = renew(first, jnp.zeros((), now["reward"].dtype), now["reward"])
+        if "action" in now:
+            now["action"] = renew(first, *_last_actions(self.space, now["action"]))
+        if self.numbered:
+            now["index"] = env_numbers(here)
+        decision = jax.vmap(partial(self.act, policy))(memory, observation, here.env_keys(), **now)
+        optional = [decision.extras] if self.extras else []
+        optional += [first, decision.memory] if recurrent else []
+        optional += [decision.action] if "action" in now else []
+        return (decision.action, observation, *optional)
+
+
+def renew(first: Any, new: Any, old: Any) -> Any:
+    """`old` [B, ...], or `new` where an episode begins ([B])."""
+
+    def one(new: jax.Array, old: jax.Array) -> jax.Array:
+        return jnp.where(first.reshape(-1, *(1,) * (old.ndim - 1)), new, old)
+
+    return jax.tree.map(one, new, old)
+
+
+def _last_actions(space: Space, action: Any) -> tuple[Any, Any]:
+    """The action before the first, and those before, in the types of their space."""
+    types = space.aval
+    return (
+        jax.tree.map(lambda aval: jnp.zeros(aval.shape, aval.dtype), types),
+        jax.tree.map(lambda aval, leaf: leaf.astype(aval.dtype), types, action),
+    )
+
+
+def env_numbers(here: Here) -> jax.Array:
+    """int32 [B]: the numbers of this piece's environments."""
+    return (here.part * here.batch + jnp.arange(here.batch)).astype(jnp.int32)
 
 
 def _env(env: Environment, here: Here, episode: Any, action: Any) -> tuple[Any, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -87,11 +88,16 @@ class Algorithm:
         return ()
 
     def act(self, policy: Any, memory: Any, observation: Any, key: jax.Array) -> Decision:
-        """Decide for ONE environment while training."""
+        """Decide for ONE environment while training.
+
+        It may have more parameters, by name: `index`, the environment's number, and `reward` and `action`, those of the
+        step before, which are 0 where an episode begins.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define act(self, policy, memory, observation, key)")
 
     def exploit(self, policy: Any, memory: Any, observation: Any, key: jax.Array) -> Decision:
-        """Decide for ONE environment when the policy is evaluated or used; `act` unless overridden."""
+        """Decide for ONE environment when the policy is evaluated or used; `act` unless overridden. It may ask for more
+        as `act` may."""
         return self.act(policy, memory, observation, key)
 
     def loop(self, flow: Flow) -> None:
@@ -100,6 +106,28 @@ class Algorithm:
 
     def __post_init__(self) -> None:
         check_ranges(self)
+
+
+BESIDES = ("index", "reward", "action")
+"""What `act` and `exploit` may ask for besides, by the names of their parameters."""
+ALWAYS = ("policy", "memory", "observation", "key")
+
+
+def besides(algorithm: Algorithm, decide: Callable[..., Decision]) -> tuple[str, ...]:
+    """What `decide`, an `act` or `exploit`, asks for besides."""
+    parameters = inspect.signature(decide).parameters
+    for name, each in list(parameters.items())[len(ALWAYS) :]:
+        if name not in BESIDES and each.default is inspect.Parameter.empty:
+            raise BadAlgorithm(
+                f"{type(algorithm).__name__}.{getattr(decide, '__name__', 'act')} takes {', '.join(ALWAYS)} and, by "
+                f"name, {', '.join(BESIDES)}; it also wants {name!r}, which nothing gives it."
+            )
+    return tuple(name for name in BESIDES if name in parameters)
+
+
+def exploits(algorithm: Algorithm) -> Callable[..., Decision]:
+    """What decides when a policy is evaluated or used."""
+    return algorithm.act if type(algorithm).exploit is Algorithm.exploit else algorithm.exploit
 
 
 def option(

@@ -11,9 +11,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from motet.errors import BadAlgorithm
 from motet.flow import shuffle
 from motet.flow.record import Here, Recorder
-from motet.flow.values import Value, split
+from motet.flow.values import split
 
 
 @dataclass
@@ -25,17 +26,44 @@ class Batching:
     @contextmanager
     def minibatches(self, batch: Any, epochs: int, count: int, sequences: bool) -> Iterator[Any]:
         """See `Flow.minibatches`."""
-        handles, rebuild = split((batch,))
-        permute, select = self._sequences(handles, count) if sequences else self._rows(handles, count)
         record = self.record
+        handles, rebuild = split((batch,))
+        permute, select = self._dealing(handles, count, sequences)
         with record.loop(record.name("epochs"), epochs, "update"):
             order = record.name("permute")
             record.node(order, "call", permute, [], [order])
             with record.loop(record.name("minibatches"), count, "update"):
-                table = {handle: Value(f"minibatch.{handle.replace('.', '_')}") for handle in handles}
-                writes = [value.name for value in table.values()]
-                record.node(record.name("select"), "call", select, [order, *handles], writes)
-                yield rebuild(table)[0]
+                link = record.name("minibatch")
+                writes = {handle: f"{link}.{handle.replace('.', '_')}" for handle in handles}
+                record.node(record.name("select"), "call", select, [order, *handles], list(writes.values()))
+                yield rebuild({handle: record.value(name) for handle, name in writes.items()})[0]
+
+    def _dealing(self, handles: list[str], count: int, sequences: bool) -> tuple[Any, Any]:
+        """How a batch is shuffled, once for each epoch, and how a minibatch is picked."""
+        axes = {axis for handle in handles for axis in self.record.variables[handle].axes}
+        if axes == {0}:
+            return self._items(handles, count)
+        return self._sequences(handles, count) if sequences else self._rows(handles, count)
+
+    def _items(self, handles: list[str], count: int) -> tuple[Any, Any]:
+        """How to shuffle and pick rows [N], such as those of a sample, whole sequences [N, L] included."""
+        record = self.record
+        rows, *others = dict.fromkeys(aval.shape[0] for handle in handles for aval in record.variables[handle].avals)
+        if others:
+            found = " and ".join(map(str, (rows, *others)))
+            raise BadAlgorithm(f"Values of one batch must have the same number of rows; these have {found}.")
+        blocks = shuffle.item_blocks(rows, record.num_envs, count)
+        record.divisors.append(("minibatches", blocks))
+
+        def permute(here: Here) -> tuple[jax.Array]:
+            mine = blocks * here.batch // record.num_envs
+            order = shuffle.sequence_permutations(here.key, here.part * mine + jnp.arange(mine), rows // blocks)
+            return (order.reshape(mine, count, -1),)
+
+        def select(here: Here, order: jax.Array, *read: Any) -> tuple[Any, ...]:
+            return tuple(jax.tree.map(partial(shuffle.select_items, order[:, here.index]), tree) for tree in read)
+
+        return permute, select
 
     def _rows(self, handles: list[str], count: int) -> tuple[Any, Any]:
         """How to shuffle and pick single steps."""

@@ -33,6 +33,8 @@ def heading(graph: Graph, item: Node | Loop) -> str:
     """A node with its kind, or a loop with its count."""
     if isinstance(item, Node):
         return f"{item.name} ({item.kind}{', a statistic over the batch' if item.statistic else ''})"
+    if item.every > 1:
+        return f"{item.name} {item.every:,} iterations"
     return f"{item.name} ×{rounds(graph, item):,}"
 
 

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from motet.flow.graph import Graph, Item, Loop
+from motet.flow.values import is_key
 
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 """Where an object lies in memory, which its text may say."""
@@ -56,12 +57,8 @@ def _code(code: Any) -> Iterator[str]:
     """A jaxpr as text, and the constants that it refers to."""
     yield _plain(code)
     for const in getattr(code, "consts", ()):
-        array = np.asarray(jax.random.key_data(const) if _is_key(const) else const)
+        array = np.asarray(jax.random.key_data(const) if is_key(const) else const)
         yield f"{array.dtype} {array.shape} {hashlib.sha256(array.tobytes()).hexdigest()}"
-
-
-def _is_key(value: Any) -> bool:
-    return isinstance(value, jax.Array) and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
 def _plain(value: Any) -> str:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from motet.flow.combine import Combine
 from motet.flow.host import HostCall
 from motet.flow.replay_call import ReplayCall
 
@@ -52,22 +54,30 @@ class Var:
     """Shapes with all environments in one piece."""
     axes: tuple[int | None, ...]
     """For each leaf, which dimension is cut with the environments; None: every piece has the whole leaf."""
-    mean: bool = False
-    """True: leaves without an environment axis are means over a batch, so pieces of them are averaged."""
+    combine: tuple[Combine | None, ...] = ()
+    """For each leaf, how the pieces of a result over the batch become that of the whole batch; None: the leaf is cut
+    with the environments, or is the same in every piece."""
+    blocks: tuple[int, ...] = ()
+    """For each leaf that is cut, into how many blocks its rows fall, of each of which every piece has its share: 1 if
+    a piece's rows follow each other, more in a minibatch."""
     loop: str | None = None
     """The loop that made it and whose rounds it does not outlive; None for the run's own state."""
     late: bool = False
     """True: its readers can do with the value of an earlier round, in loops inside the iteration too."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "combine", self.combine or (None,) * len(self.avals))
+        object.__setattr__(self, "blocks", self.blocks or (1,) * len(self.avals))
 
     @property
     def link(self) -> str:
         """The name under which this variable travels: `rollout` for `rollout.reward`."""
         return self.name.split(".")[0]
 
-    def local(self, parts: int) -> tuple[jax.ShapeDtypeStruct, ...]:
+    def local(self, parts: int | Fraction) -> tuple[jax.ShapeDtypeStruct, ...]:
         """The shapes of one piece of `parts`."""
         return tuple(
-            aval if axis is None else resize(aval, axis, aval.shape[axis] // parts)
+            aval if axis is None else resize(aval, axis, int(aval.shape[axis] / Fraction(parts)))
             for aval, axis in zip(self.avals, self.axes, strict=True)
         )
 
@@ -81,6 +91,16 @@ class Var:
     def divisible(self) -> bool:
         """Whether any leaf is cut with the environments."""
         return any(axis is not None for axis in self.axes)
+
+    @property
+    def partial(self) -> bool:
+        """Whether any leaf is one piece's part of a result over the batch."""
+        return any(self.combine)
+
+    def paths(self) -> list[str]:
+        """The name of each leaf: `gradient.1['loss']`."""
+        paths = jax.tree_util.tree_flatten_with_path(self.unpack(self.avals))[0]
+        return [f"{self.name}{jax.tree_util.keystr(path)}" for path, _ in paths]
 
 
 @dataclass(frozen=True)
@@ -98,6 +118,8 @@ class Node:
     """True: it computes a statistic over the whole batch."""
     draws: bool = False
     """True: it draws random numbers for a batch as a whole, so that pieces of the batch would draw others."""
+    whole: tuple[str, ...] = ()
+    """Results that it can only give for the whole batch in one piece, each with the reason; empty: it may be cut."""
     host: HostCall | None = field(default=None, compare=False, repr=False)
     """What it does outside of XLA, instead of `code`."""
     replay: ReplayCall | None = field(default=None, compare=False, repr=False)
@@ -125,7 +147,8 @@ class Loop:
     first: int = 0
     """The number of the first round. The prefill counts from elsewhere, and so draws other random numbers."""
     every: int = 1
-    """Its rounds are run in every so-many-th iteration only: in number `every` - 1, 2 `every` - 1, ..."""
+    """It runs in iterations n - 1, 2n - 1, ... alone; then it has one round. In all others it leaves every state as it
+    is, and its outputs are zero."""
 
 
 Item = Node | Loop
@@ -147,6 +170,10 @@ class Report:
     var: str
     how: Literal["sum", "mean"]
     node: str
+    every: int = 1
+    """It means something in iterations n - 1, 2n - 1, ... alone."""
+    names: tuple[str, ...] = ()
+    """Under which each leaf is shown."""
 
 
 @dataclass(frozen=True)
@@ -236,17 +263,22 @@ def written(item: Item) -> frozenset[str]:
 
 
 def exposed(items: tuple[Item, ...]) -> frozenset[str]:
-    """The variables that `items`, run in order, read before any of them has written them."""
+    """The variables that `items`, run in order, read before any of them has written them.
+
+    What a loop writes that may not run, as it does not in every iteration, is not taken for written.
+    """
     reads: set[str] = set()
     done: set[str] = set()
     for item in items:
         reads |= (frozenset(item.reads) if isinstance(item, Node) else exposed(item.body)) - done
-        done |= written(item)
+        if isinstance(item, Node) or item.every == 1:
+            done |= written(item)
     return frozenset(reads)
 
 
 def find_edges(root: Loop) -> list[Edge]:
-    """Match every read with the write it sees: the last one before it, or else the last one of the round before."""
+    """Match every read with the write it sees: the last one before it, or else the last one of the round before. Behind
+    a loop that may not run there are two."""
     paths = {item.name: path for item, path in walk(root) if isinstance(item, Node)}
     order = {name: position for position, name in enumerate(paths)}
     edges: dict[Edge, None] = {}
@@ -256,18 +288,21 @@ def find_edges(root: Loop) -> list[Edge]:
         common = [a for a, b in zip(paths[producer], paths[consumer], strict=False) if a is b]
         return common[-1].rate
 
-    def visit(loop: Loop, last: dict[str, str]) -> dict[str, str]:
+    def visit(loop: Loop, last: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         for _ in range(2):  # the second round sees what the first one carries over
             for item in loop.body:
                 if isinstance(item, Loop):
                     inner = visit(item, dict(last))
-                    last = {**last, **inner, **{out.name: inner[out.inner] for out in item.outputs}}
+                    inner |= {out.name: inner[out.inner] for out in item.outputs}
+                    if item.every > 1:
+                        inner = {var: tuple(dict.fromkeys((*last.get(var, ()), *inner[var]))) for var in inner}
+                    last = {**last, **inner}
                     continue
                 for var in (var for var in item.reads if var in last):
-                    producer = last[var]
-                    carried = order[producer] >= order[item.name]
-                    edges[Edge(producer, item.name, var, rate(producer, item.name), carried)] = None
-                last = {**last, **dict.fromkeys(item.writes, item.name)}
+                    for producer in last[var]:
+                        carried = order[producer] >= order[item.name]
+                        edges[Edge(producer, item.name, var, rate(producer, item.name), carried)] = None
+                last = {**last, **dict.fromkeys(item.writes, (item.name,))}
         return last
 
     visit(root, {})

@@ -17,7 +17,9 @@ from motet.flow.calls import Calling
 from motet.flow.graph import Cut, Graph, Loop, Report, Roles
 from motet.flow.record import Recorder
 from motet.flow.replaying import STATE, Replaying
-from motet.flow.values import Drawn, Rollout, Value, show
+from motet.flow.reporting import named
+from motet.flow.states import States
+from motet.flow.values import Drawn, Rollout, Swept, Value, show
 
 
 class Flow:
@@ -30,11 +32,16 @@ class Flow:
         self._batching = Batching(self._record)
         self._calling = Calling(self._record)
         self._replaying = Replaying(self._record)
+        self._states = States(self._record)
         self.prefill_steps = 0
         self._start_learner()
 
     def unroll(self, act: Callable[..., Decision], *, steps: int) -> Rollout:
-        """Act and step every environment `steps` times -> a `Rollout` of [T, B] values."""
+        """Act and step every environment `steps` times -> a `Rollout` of [T, B] values.
+
+        `act` may have parameters named `index`, `reward` and `action`: the environment's number, and what the step
+        before gave and did, which are 0 where an episode begins.
+        """
         return self._acting.unroll(act, steps)
 
     def call(self, method: Callable[..., Any], *values: Any) -> Any:
@@ -42,13 +49,16 @@ class Flow:
 
         What it returns without an environment axis is taken to be a mean over the batch. A parameter `key` gets one
         key for the whole batch; `keys` gets one for each row of it, [N], the same however the batch is cut.
+
+        An attribute or item of a handle is a handle on that part of what the method returned.
         """
         return self._calling.call(method, values)
 
     def minibatches(
         self, batch: Any, *, epochs: int, count: int, sequences: bool = False
     ) -> AbstractContextManager[Any]:
-        """Go `epochs` times through `batch` ([T, B] values) in `count` shuffled parts, each flattened to [N].
+        """Go `epochs` times through `batch` in `count` shuffled parts: [T, B] values, flattened to [N], or the [N]
+        values of a sample, which may be sequences [N, L].
 
         With `sequences`, time is left as it is: parts are [T, B / count], and values of the start of the rollout,
         [B], become [B / count].
@@ -61,9 +71,39 @@ class Flow:
         with self._record.loop(self._record.name("repeat"), count, "update"):
             yield
 
+    @contextmanager
+    def every(self, iterations: int) -> Iterator[None]:
+        """Run the body in every so-manieth iteration alone: in iterations n - 1, 2n - 1, ...
+
+        In the others, states stay as they are. What is reported in it is averaged over the iterations that ran it.
+        """
+        record = self._record
+        if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
+            raise BadAlgorithm(f"flow.every takes a whole number of iterations from 1 on, got {iterations!r}.")
+        if len(record.stack) > 1:
+            raise BadAlgorithm(
+                f"flow.every counts iterations: it belongs directly into {record.title}.loop, not into the loop "
+                f"{record.stack[-1].name!r}."
+            )
+        with record.loop(record.name("every"), 1, "iteration", iterations):
+            yield
+
     def apply(self, method: Callable[..., Any], *values: Any) -> None:
-        """Run `method(state, *values) -> state`: the learner state changes."""
+        """Run `method(state, *values[, key]) -> state`: the learner state changes. A parameter `key` gets one key for
+        each update."""
         self._calling.apply(method, values)
+
+    def state(self, name: str, init: Callable[..., Any], *, per_environment: bool = False) -> Value:
+        """A state of your own -> its handle, which calls read like any other.
+
+        `init([key])` makes its first value; with `per_environment`, that of ONE environment, and the state is [B, ...]
+        of them, cut like the environments. `flow.update` changes it.
+        """
+        return self._states.state(name, init, per_environment)
+
+    def update(self, state: Value, method: Callable[..., Any], *values: Any) -> None:
+        """Run `method(value, *values[, key]) -> value`: a state of your own changes."""
+        self._states.update(state, method, values)
 
     def remember(self, values: Any, into: Any) -> None:
         """Add [T, B] values to the replay `into` (see motet.replay)."""
@@ -74,13 +114,22 @@ class Flow:
         from a prioritised replay, on their importance `weight` and their `index`."""
         return self._replaying.sample(size)
 
+    def sweep(self, steps: int) -> AbstractContextManager[Swept]:
+        """Go through all that the replay holds, oldest first, in batches of `steps` steps of every environment.
+
+        Gives handles on `items`, [steps, B] values as they were remembered, and on `held`, [steps, B] which of them
+        there are: the replay may not be full yet, and the last batch may reach beyond its end.
+        """
+        return self._replaying.sweep(steps)
+
     def reprioritize(self, sample: Drawn, priorities: Any) -> None:
         """Give the items of `sample` new priorities, [N] numbers from 0 on, before the next draw. A replay without
         priorities has no use for them."""
         self._replaying.reprioritize(sample, priorities)
 
     def prefill(self, steps: int) -> None:
-        """Before the first iteration, act and remember until `steps` environment steps are in the replay."""
+        """Before the first iteration, act and remember until `steps` environment steps are in the replay. What lies
+        between `unroll` and `remember` and has a part in what is remembered runs too."""
         self.prefill_steps = steps
 
     def report(self, metrics: Value) -> None:
@@ -93,7 +142,7 @@ class Flow:
                 f"flow.report takes a dictionary of scalars; {metrics.name} is {show(shape)}. "
                 "Take the mean of each entry first."
             )
-        self._record.stack[-1].reported.append((metrics.name, metrics.name.split(".")[0]))
+        self._record.stack[-1].reported.append(Report(metrics.name, "mean", metrics.name.split(".")[0]))
 
     # What `trace` calls.
 
@@ -112,10 +161,10 @@ class Flow:
         """Close the iteration and assemble the graph."""
         record, (iteration,) = self._record, self._record.stack
         loop = Loop("iteration", 1, tuple(iteration.items), (), "iteration")
-        learner = first_learner(record.title, loop)
+        sites = {"learner": first_learner(record.title, loop), **self._states.checked()}
         each = self.steps * record.num_envs
         prefill = prefill_loop(iteration.items, self.prefill_steps, each)
-        self._replaying.check_filled(sum(loop.count for loop in prefill) * each + each)
+        self._replaying.check_filled(sum(loop.count for loop in prefill) * each, each)
         root = Loop("run", 1, (*record.init, *prefill, loop), (), "run")
         return Graph(
             algorithm=record.title,
@@ -127,10 +176,11 @@ class Flow:
             max_lag=self._algorithm.max_lag,
             variables=record.variables,
             views=record.views,
-            root=complete(root, learner, tuple(record.views)),
-            reports=(
-                *(Report(name, "sum", "env") for name in self._acting.sums()),
-                *(Report(name, "mean", node) for name, node in iteration.reported),
+            root=complete(root, sites, tuple(record.views)),
+            reports=named(
+                record.title,
+                record.variables,
+                [*(Report(name, "sum", "env") for name in self._acting.sums()), *iteration.reported],
             ),
             divisors=tuple(dict.fromkeys(record.divisors)),
             cuts=record.cuts,

@@ -1,8 +1,7 @@
-"""How a loop becomes a graph: open loops, declared variables, and a jaxpr for every cut of every node.
+"""How a loop becomes a graph: open loops, declared variables, and what is known of every node's results.
 
-A node's function takes `Here`, which says for how many environments it runs and with which key, and then what the
-node reads. Which dimensions of its results are cut with the environments is found by comparing two numbers of them:
-those that differ. A node that asks for nothing that depends on the cut is traced once.
+Which dimensions of a result are cut with the environments is found by comparing two numbers of them: those that
+differ. How the pieces of all other results combine is found in the node's program (see reduction/).
 """
 
 from __future__ import annotations
@@ -10,68 +9,36 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from motet.errors import BadAlgorithm
-from motet.flow.batch import SHARDS, scope
-from motet.flow.graph import REDUCE, WHOLE, Cut, How, Item, Kind, Loop, Node, Output, Rate, Var, View, resize, uses_key
-from motet.flow.host import HostCall
-from motet.flow.replay_call import ReplayCall
-from motet.flow.values import Value, difference, show, strict, strict_aval
-
-
-@dataclass
-class Here:
-    """Where and when a node runs."""
-
-    environments: int
-    key: jax.Array
-    part: jax.Array
-    """Which piece this is."""
-    index: jax.Array
-    """The round of the innermost loop."""
-    counted: bool = False
-    """Whether the node has asked how many environments there are."""
-
-    @property
-    def batch(self) -> int:
-        """Environments in this piece."""
-        self.counted = True
-        return self.environments
-
-    def env_keys(self) -> jax.Array:
-        """One key for each environment, the same whatever piece it is in."""
-        return self.row_keys(self.batch)
-
-    def row_keys(self, count: int) -> jax.Array:
-        """One key for each of the `count` rows that a batch has in this piece, the same whatever piece a row is in."""
-        rows = self.part * count + jnp.arange(count)
-        return jax.vmap(lambda row: jax.random.fold_in(self.key, row))(rows)
-
-
-ADDRESS = (
-    jax.eval_shape(lambda: jax.random.key(0)),
-    jax.ShapeDtypeStruct((), jnp.int32),
-    jax.ShapeDtypeStruct((), jnp.int32),
+from motet.flow import results
+from motet.flow.coding import ADDRESS, Coding, Function, Here
+from motet.flow.graph import (
+    REDUCE,
+    WHOLE,
+    Cut,
+    How,
+    Item,
+    Kind,
+    Loop,
+    Node,
+    Output,
+    Rate,
+    Report,
+    Var,
+    View,
+    uses_key,
+    written,
 )
-"""The types of a node's first three arguments: its key, which piece it is, and the round of the loop around it."""
+from motet.flow.host import HostCall
+from motet.flow.parts import Parts, site_of
+from motet.flow.replay_call import ReplayCall
+from motet.flow.values import Value, difference, show, strict_aval
 
-Function = Callable[..., tuple[Any, ...]]
-"""(here, *values read) -> the values written, in the order of the node's writes."""
-
-
-class Code(NamedTuple):
-    """A node's function, traced for one cut."""
-
-    jaxpr: Any
-    types: tuple[Any, ...]
-    counts: bool
-    """Whether it depends on the number of environments."""
-    statistic: bool
-    """Whether it takes a statistic of the whole batch."""
+__all__ = ["ADDRESS", "Here", "OpenLoop", "Recorder"]
 
 
 @dataclass
@@ -81,9 +48,10 @@ class OpenLoop:
     name: str
     count: int
     rate: Rate
+    every: int = 1
     items: list[Item] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
-    reported: list[tuple[str, str]] = field(default_factory=list)  # (variable, node)
+    reported: list[Report] = field(default_factory=list)
 
 
 class Recorder:
@@ -98,6 +66,12 @@ class Recorder:
         self.stack = [OpenLoop("iteration", 1, "iteration")]
         self.divisors: list[tuple[str, int]] = [("the environments", num_envs)]
         self.names: set[str] = set()
+        self.coding = Coding(num_envs, self.cuts, self.variables, self.divisors)
+        self.parts = Parts(self)
+
+    def value(self, name: str) -> Value:
+        """A handle on a variable."""
+        return self.parts.handle(name)
 
     def name(self, wanted: str) -> str:
         """`wanted`, or with a number behind it if that is taken."""
@@ -114,17 +88,22 @@ class Recorder:
         return var.unpack(var.avals)
 
     @contextmanager
-    def loop(self, name: str, count: int, rate: Rate) -> Iterator[OpenLoop]:
-        """Record what follows as `count` rounds of a loop."""
+    def loop(self, name: str, count: int, rate: Rate, every: int = 1) -> Iterator[OpenLoop]:
+        """Record what follows as `count` rounds of a loop, in `every` so-manieth iteration."""
         if count < 1:
             raise BadAlgorithm(f"The loop {name!r} has {count} rounds; it needs at least 1.")
-        self.stack.append(OpenLoop(name, count, rate))
+        self.stack.append(OpenLoop(name, count, rate, every))
         yield self.stack[-1]
         done = self.stack.pop()
-        for var, node in done.reported:
-            # A metric climbs out of its loop as a mean; each loop on the way adds its name.
-            self.stack[-1].reported.append((self.output(done, f"{var}/{done.name}", var, "mean").name, node))
-        self.stack[-1].items.append(Loop(done.name, done.count, tuple(done.items), tuple(done.outputs), rate))
+        for report in done.reported:
+            # A metric climbs out of its loop as a mean; each loop on the way adds its name. The mean of largest values
+            # can only be taken when the pieces of each are joined, so these stay apart.
+            how = "mean" if set(self.variables[report.var].combine) <= {None, "mean", "sum"} else "stack"
+            outside = self.output(done, f"{report.var}/{done.name}", report.var, how).name
+            self.stack[-1].reported.append(replace(report, var=outside, every=report.every * every))
+        self.stack[-1].items.append(
+            Loop(done.name, done.count, tuple(done.items), tuple(done.outputs), rate, every=every)
+        )
 
     def output(self, loop: OpenLoop, name: str, inner: str, how: How = "stack") -> Value:
         """Let every round's `inner` outlive `loop`."""
@@ -134,9 +113,9 @@ class Recorder:
         shift = 1 if how == "stack" else 0
         axes = tuple(None if axis is None else axis + shift for axis in var.axes)
         outer = self.stack[self.stack.index(loop) - 1] if loop in self.stack else self.stack[-1]
-        self.variables[name] = Var(name, var.treedef, avals, axes, var.mean, outer.name)
+        self.variables[name] = Var(name, var.treedef, avals, axes, var.combine, var.blocks, outer.name)
         loop.outputs.append(Output(name, inner, how))
-        return Value(name)
+        return self.value(name)
 
     def start(
         self,
@@ -174,13 +153,22 @@ class Recorder:
         self.stack[-1].items.append(node)
         return node
 
-    def rows(self, reads: Sequence[str]) -> Callable[[Sequence[Any]], int] | None:
-        """How to count the rows of a batch on the values of `reads`: on the first leaf that has the environments on
-        its first dimension. None: there is no such leaf."""
+    def behind(self, var: str, name: str, run: Function) -> None:
+        """Record a node that reads `var` alone and writes `name`: right behind what makes `var`, and where that is."""
+        self._check_scope(name, (var,))
+        items, place = next(
+            (loop.items, place) for loop in self.stack for place, item in enumerate(loop.items) if var in written(item)
+        )
+        items.insert(place + 1, self._make(name, "call", run, (var,), (name,), site_of(items[place], var)))
+
+    def rows(self, reads: Sequence[str]) -> Callable[[Sequence[Any]], tuple[int, int]] | None:
+        """How to count the rows of a batch, and their blocks, on the values of `reads`: on the first leaf that has the
+        environments on its first dimension. None: there is no such leaf."""
         for place, var in enumerate(self.variables[name] for name in reads):
             if 0 in var.axes:
                 leaf = var.axes.index(0)
-                return lambda read: jax.tree.leaves(read[place])[leaf].shape[0]
+                blocks = var.blocks[leaf]
+                return lambda read: (jax.tree.leaves(read[place])[leaf].shape[0], blocks)
         return None
 
     def view(self, name: str, of: str, method: Callable[[Any], Any]) -> None:
@@ -194,8 +182,8 @@ class Recorder:
     def sequence_axes(self, handle: str) -> tuple[int, ...]:
         """Where the environments are in each leaf: behind the time, or in front where there is no time."""
         var = self.variables[handle]
-        for axis in var.axes:
-            if axis not in (0, 1):
+        for aval, axis in zip(var.avals, var.axes, strict=True):
+            if axis not in (0, 1) or aval.shape[axis] != self.num_envs:
                 raise BadAlgorithm(
                     f"{handle!r} must hold [T, B, ...] or [B, ...] values to be cut into sequences; it is "
                     f"{show(self.shape(handle))}, with the environments on dimension {axis}."
@@ -231,82 +219,54 @@ class Recorder:
         host: HostCall | None = None,
     ) -> Node:
         self._check_scope(name, reads)
-        code = self._code(run, reads)
+        code = self.coding.code(run, reads)
         whole = code[WHOLE]
         writes = writes(len(whole.types)) if callable(writes) else writes
-        other = self._otherwise(run, reads, code)
-        varies = kind == "call" and any(self.variables[var].divisible for var in reads)
+        other, ratio = self.coding.other(run, reads, code)
+        read = [self.variables[var] for var in reads]
+        cuts_rows = kind in ("call", "apply") and any(var.divisible for var in read)
+        shares = results.find_shares(read, whole.jaxpr, other.jaxpr, ratio) if cuts_rows else None
+        blocks = results.blocks_of(read, [var.avals for var in read])
         loop = None if kind == "init" else self.stack[-1].name
-        for var, tree, resized in zip(writes, whole.types, other, strict=True):
-            self._declare(name, var, tree, resized, varies, loop)
-        draws = varies and uses_key(whole.jaxpr)
+        why: list[str] = []
+        for var, tree, resized in zip(writes, whole.types, other.types, strict=True):
+            found = None if shares is None else [shares.pop(0) for _ in jax.tree.leaves(tree)]
+            why += self._declare(name, var, tree, resized, found, blocks, loop)
+        draws = cuts_rows and uses_key(whole.jaxpr)
         jaxprs = {} if host else {cut: each.jaxpr for cut, each in code.items()}
-        return Node(name, kind, site, reads, tuple(writes), jaxprs, whole.statistic, draws, host)
+        return Node(name, kind, site, reads, tuple(writes), jaxprs, whole.statistic, draws, tuple(why), host)
 
-    def _code(self, run: Function, reads: tuple[str, ...]) -> dict[Cut, Code]:
-        """`run` for every cut. Cuts that it cannot tell apart have one trace together."""
-        code = {WHOLE: self._jaxpr(run, reads, WHOLE)}
-        whole = code[WHOLE]
-        for cut in self.cuts[1:]:
-            if any(count % cut.parts for _, count in self.divisors):
-                continue
-            seen = Cut(cut.parts if whole.counts else 1, cut.shards if whole.statistic else 1)
-            code[cut] = code.get(seen) or self._jaxpr(run, reads, cut)
-        return code
-
-    def _jaxpr(self, run: Function, reads: tuple[str, ...], cut: Cut) -> Code:
-        axis_env = [(SHARDS, cut.shards)] if cut.shards > 1 else None
-        avals = [aval for var in reads for aval in self.variables[var].local(cut.parts)]
-        flat, seen = self._flat(run, reads, self.num_envs // cut.parts)
-        with scope(sharded=cut.shards > 1) as around:
-            jaxpr = jax.make_jaxpr(flat, axis_env=axis_env)(*ADDRESS, *avals)
-        types, counted = seen[-1]
-        counts = counted or any(self.variables[var].divisible for var in reads)
-        return Code(jaxpr, types, counts, around.used)
-
-    def _otherwise(self, run: Function, reads: tuple[str, ...], code: dict[Cut, Code]) -> tuple[Any, ...]:
-        """The types that `run` returns with another number of environments: a cut's, or with twice as many."""
-        if not code[WHOLE].counts:
-            return code[WHOLE].types
-        for cut, each in code.items():
-            if cut.parts > 1:
-                return each.types
-        avals = []
-        for var in (self.variables[name] for name in reads):
-            for aval, axis in zip(var.avals, var.axes, strict=True):
-                avals.append(aval if axis is None else resize(aval, axis, aval.shape[axis] * 2))
-        flat, seen = self._flat(run, reads, self.num_envs * 2)
-        jax.eval_shape(flat, *ADDRESS, *avals)
-        return seen[-1][0]
-
-    def _flat(self, run: Function, reads: tuple[str, ...], batch: int) -> tuple[Callable[..., Any], list[Any]]:
-        """`run` on flat leaves, and a list that gets, whenever it is traced, the types it returns and whether it asked
-        for the number of environments."""
-        seen: list[Any] = []
-
-        def flat(key: jax.Array, part: jax.Array, index: jax.Array, *leaves: jax.Array) -> list[jax.Array]:
-            trees, rest = [], leaves
-            for var in (self.variables[name] for name in reads):
-                mine, rest = rest[: len(var.avals)], rest[len(var.avals) :]
-                trees.append(var.unpack(mine))
-            here = Here(batch, key, part, index)
-            result = run(here, *trees)
-            seen.append((jax.tree.map(strict_aval, result), here.counted))
-            return [strict(leaf) for leaf in jax.tree.leaves(result)]
-
-        return flat, seen
-
-    def _declare(self, node: str, name: str, tree: Any, resized: Any, varies: bool, loop: str | None) -> None:
-        """Note a variable's type; a state that exists already must keep its own."""
+    def _declare(
+        self,
+        node: str,
+        name: str,
+        tree: Any,
+        resized: Any,
+        shares: Sequence[results.Share] | None,
+        blocks: dict[int, int],
+        loop: str | None,
+    ) -> tuple[str, ...]:
+        """Note a variable's type; a state that exists already must keep its own. -> What only the whole batch gives."""
         leaves, treedef = jax.tree.flatten(tree)
         axes = tuple(self._axis(node, a, b) for a, b in zip(leaves, jax.tree.leaves(resized), strict=True))
-        var = Var(name, treedef, tuple(leaves), axes, varies and None in axes, loop)
-        old = self.variables.setdefault(name, var)
-        if (old.treedef, old.avals) != (var.treedef, var.avals):
+        old = self.variables.get(name)
+        if old is None:
+            pieces = results.same(len(leaves)) if shares is None else results.of_call(name, tree, axes, shares, blocks)
+            self.variables[name] = Var(name, treedef, tuple(leaves), axes, pieces.combine, pieces.blocks, loop)
+            return pieces.why_whole
+        if (old.treedef, old.avals) != (treedef, tuple(leaves)):
             raise BadAlgorithm(
                 f"{self.title}.{node} must return {name} as it came: expected {show(self.shape(name))}, "
                 f"got {show(tree)}. {difference(self.shape(name), tree)}"
             )
+        if shares is not None:
+            return results.of_state(name, tree, axes, old, shares).why_whole
+        if old.axes != axes:
+            raise BadAlgorithm(
+                f"{self.title}.{node} must return {name} with the environments on the dimensions on which they came, "
+                f"{old.axes}; got {axes}."
+            )
+        return ()
 
     def _axis(self, node: str, whole: Any, resized: Any) -> int | None:
         """The dimension that grows with the environments."""

@@ -12,7 +12,7 @@ from motet.flow.values import Structure
 class ReplayCall:
     """One of the things that can be done to a replay."""
 
-    what: Literal["open", "add", "sample", "update"]
+    what: Literal["open", "add", "sample", "sweep", "update"]
     replay: Any
     """The replay's options (see motet.replay)."""
     example: Any
@@ -24,5 +24,5 @@ class ReplayCall:
     gives: tuple[str, ...] = ()
     """The variables of what was drawn: items and, of a prioritised replay, index and weight."""
     size: int = 0
-    """Items of a batch, drawn from so many `blocks` of environments."""
+    """Items of a batch, drawn from so many `blocks` of environments; of a sweep, the steps of a batch."""
     blocks: int = 1

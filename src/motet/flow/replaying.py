@@ -8,7 +8,9 @@ the next batch, and reads what the round before left for it. So they may be late
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -18,7 +20,7 @@ from motet.errors import BadAlgorithm, BadOption
 from motet.flow.graph import Node, resize
 from motet.flow.record import Here, Recorder
 from motet.flow.replay_call import ReplayCall
-from motet.flow.values import Drawn, Value, split
+from motet.flow.values import Drawn, Swept, Value, split
 
 STATE = "replay"
 """The variable of the replay's state."""
@@ -32,14 +34,16 @@ class Replaying:
     replay: Any = None
     """The replay's options (see motet.replay)."""
     example: Any = None
-    batch: int = 0
-    """The largest batch that is drawn."""
+    batches: list[tuple[int, int]] = field(default_factory=list)
+    """The sizes of batches that are drawn, and in every how-manieth iteration."""
 
     def remember(self, values: Any, into: Any) -> None:
         """Add [T, B] values to the replay."""
         record = self.record
         if self.replay is not None:
             raise BadAlgorithm(f"{record.title}.loop calls flow.remember twice; a loop has one replay.")
+        if any(loop.every > 1 for loop in record.stack):
+            raise BadAlgorithm("flow.remember cannot be in flow.every: what is drawn must be there from the start.")
         handles, rebuild = split((values,))
         record.batch_shape(handles)
         example = rebuild({handle: record.shape(handle) for handle in handles})[0]
@@ -65,7 +69,7 @@ class Replaying:
         record, into, envs = self.record, self.replay, self.record.num_envs
         if size > into.capacity:
             raise BadOption(f"A batch of {size} items is larger than the replay, which holds {into.capacity}.")
-        self.batch = max(self.batch, size)
+        self.batches.append((size, record.stack[1].every if len(record.stack) > 1 else 1))
         blocks = math.gcd(size, envs)
         record.divisors.append(("sample", blocks))
 
@@ -83,7 +87,28 @@ class Replaying:
         held = ["replay"] if into.holds_drawn else []
         call = ReplayCall("sample", into, self.example, STATE, gives=tuple(writes), size=size, blocks=blocks)
         record.node(name, "sample", draw, ["replay"], [*writes, *held], draws=into.prioritised, replay=call)
-        return Drawn(*(Value(write) for write in writes))
+        return Drawn(*(record.value(write) for write in writes))
+
+    @contextmanager
+    def sweep(self, steps: int) -> Iterator[Swept]:
+        """See `Flow.sweep`."""
+        record, into = self.record, self.replay
+        if into is None:
+            raise BadAlgorithm("flow.sweep needs a flow.remember before it: there is nothing to go through.")
+        if steps < 1:
+            raise BadAlgorithm(f"flow.sweep takes a number of steps from 1 on, got {steps}.")
+
+        def read(here: Here, state: Any) -> tuple[Any, ...]:
+            swept = into.sweep(state, here.index, steps)
+            return swept.items, swept.held
+
+        rounds = math.ceil(into.rows(self.example, record.num_envs) / steps)
+        with record.loop(record.name("sweep"), rounds, "update"):
+            batch = f"sample.{record.name('swept')}"  # on the link of all that a replay gives
+            writes = [f"{batch}.items", f"{batch}.held"]
+            call = ReplayCall("sweep", into, self.example, STATE, gives=tuple(writes), size=steps)
+            record.node(record.name("read"), "sample", read, ["replay"], writes, draws=False, replay=call)
+            yield Swept(*map(record.value, writes))
 
     def reprioritize(self, drawn: Drawn, priorities: Any) -> None:
         """Give the items of the last draw new priorities, before the next one."""
@@ -125,13 +150,13 @@ class Replaying:
             raise BadAlgorithm("flow.reprioritize belongs into the loop of the flow.sample whose items it is for.")
         items.insert(draw, items.pop())
 
-    def check_filled(self, available: int) -> None:
-        """Whether the first batch finds as many items as it has slots."""
-        if self.replay is None or not self.batch:
-            return
-        ready = available - (self.replay.window - 1) * self.record.num_envs
-        if ready < self.batch:
-            raise BadOption(
-                f"A batch of {self.batch} items is larger than the {max(ready, 0)} that the replay can draw from when "
-                "the first batch is drawn: remember more before (learning_starts), or draw smaller batches."
-            )
+    def check_filled(self, before: int, each: int) -> None:
+        """Whether the first batch of every draw finds as many items as it has slots, if `before` steps are remembered
+        before the first iteration and `each` in every one."""
+        for size, every in self.batches:
+            ready = before + every * each - (self.replay.window - 1) * self.record.num_envs
+            if ready < size:
+                raise BadOption(
+                    f"A batch of {size} items is larger than the {max(ready, 0)} that the replay can draw from when "
+                    "the first batch is drawn: remember more before (learning_starts), or draw smaller batches."
+                )

@@ -137,7 +137,10 @@ def to_json(graph: Graph) -> str:
         "loops": _json_item(graph.root),
         "variables": {name: _json_var(var) for name, var in graph.variables.items()},
         "views": {view.name: view.of for view in graph.views.values()},
-        "reports": [{"variable": each.var, "how": each.how, "node": each.node} for each in graph.reports],
+        "reports": [
+            {"variable": each.var, "how": each.how, "node": each.node, "names": each.names, "every": each.every}
+            for each in graph.reports
+        ],
         "edges": [_json_edge(graph, edge) for edge in graph.edges()],
     }
     return json.dumps(data, indent=2) + "\n"
@@ -152,10 +155,12 @@ def _json_item(item: Item) -> dict[str, Any]:
             "reads": list(item.reads),
             "writes": list(item.writes),
             "statistic": item.statistic,
+            "whole": list(item.whole),
         }
     return {
         "loop": item.name,
         "count": item.count,
+        "every": item.every,
         "first": item.first,
         "rate": item.rate,
         "outputs": [{"name": out.name, "inner": out.inner, "how": out.how} for out in item.outputs],
@@ -172,10 +177,11 @@ def _json_var(var: Var) -> dict[str, Any]:
             "shape": list(aval.shape),
             "env_axis": axis,
             "time_axis": axis - 1 if axis else None,
+            "combine": how,
         }
-        for (path, aval), axis in zip(paths, var.axes, strict=True)
+        for (path, aval), axis, how in zip(paths, var.axes, var.combine, strict=True)
     ]
-    return {"link": var.link, "bytes": var.nbytes(), "mean": var.mean, "loop": var.loop, "leaves": leaves}
+    return {"link": var.link, "bytes": var.nbytes(), "loop": var.loop, "leaves": leaves}
 
 
 def _json_edge(graph: Graph, edge: Edge) -> dict[str, Any]:

@@ -8,9 +8,14 @@ environment, and the permutation is one of time alone.
 A policy with a memory learns from sequences, which cannot be taken apart in time. There the environments are cut into
 blocks of `count` neighbours, and each minibatch gets one whole sequence of every block; a block's own permutation,
 drawn with the block's number, says which.
+
+Rows that were drawn from a replay, [N], are cut into blocks of neighbours like the environments that they were drawn
+from, as many blocks as leave each one rows for every minibatch; each block is shuffled by a permutation of its own.
 """
 
 from __future__ import annotations
+
+import math
 
 import jax
 import jax.numpy as jnp
@@ -66,3 +71,22 @@ def select_sequences(position: jax.Array, axis: int, values: jax.Array) -> jax.A
     count = values.shape[axis] // blocks
     columns = jnp.arange(blocks, dtype=jnp.int32) * count + position
     return jnp.take(values, columns, axis=axis, mode="clip", unique_indices=True)
+
+
+def item_blocks(rows: int, envs: int, count: int) -> int:
+    """Into how many blocks N rows are cut: as many as divide rows and environments and leave whole minibatches."""
+    if rows % count:
+        raise BadOption(
+            f"{rows} rows cannot be cut into {count} equal minibatches; choose a number of minibatches that divides "
+            f"{rows}."
+        )
+    most = math.gcd(rows, envs)
+    return max(blocks for blocks in range(1, most + 1) if most % blocks == 0 and rows // blocks % count == 0)
+
+
+def select_items(position: jax.Array, values: jax.Array) -> jax.Array:
+    """Of every block of [N, ...] values, the rows at the block's `position` ([G, R]) -> [G x R, ...]."""
+    blocks = position.shape[0]
+    cut = values.reshape(blocks, -1, *values.shape[1:])
+    picked = jax.vmap(lambda rows, block: block.at[rows].get(mode="promise_in_bounds", unique_indices=True))
+    return picked(position, cut).reshape(-1, *values.shape[1:])

@@ -16,6 +16,7 @@ from motet.flow.algorithm import Algorithm, Spec
 from motet.flow.environment import check_environment
 from motet.flow.graph import WHOLE, Cut, Graph
 from motet.flow.loops import Flow
+from motet.flow.values import Value
 
 
 def trace(
@@ -87,6 +88,9 @@ class _Counter:
 
     def prefill(self, steps: int) -> None:
         self.prefill_steps = steps
+
+    def state(self, name: str, init: Any, *, per_environment: bool = False) -> Value:
+        return Value(name)
 
     def unroll(self, act: Any, *, steps: int) -> Any:
         self.steps = steps

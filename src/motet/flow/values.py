@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from motet.errors import BadAlgorithm
 
 
 @dataclass(frozen=True)
 class Value:
-    """A handle on a variable."""
+    """A handle on a variable. `handle.field`, `handle["key"]` and `handle[0]` are handles on its parts."""
 
     name: str
+    pick: Callable[[Value, Any], Any] | None = field(default=None, repr=False, compare=False)
+    """(handle, attribute or key) -> the handle on that part."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or self.pick is None:  # what Python and JAX ask of any object
+            raise AttributeError(f"a handle has no attribute {name!r}")
+        return self.pick(self, name)
+
+    def __getitem__(self, key: Any) -> Any:
+        if self.pick is None:
+            raise TypeError(f"the handle {self.name!r} has no parts")
+        return self.pick(self, key)
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError(
+            f"cannot unpack the handle {self.name!r}, which is on one value: a method that returns a tuple gives as "
+            "many handles, and parts of a value are asked for by name or number"
+        )
 
 
 @jax.tree_util.register_dataclass
@@ -82,6 +101,16 @@ class Drawn:
     """[N] the importance weights, at most 1; () where all are as likely."""
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Swept:
+    """Consecutive steps of every environment, as a replay holds them."""
+
+    items: Any  # [T, B, ...]
+    held: Any
+    """bool [T, B]: which of them the replay holds; the others mean nothing."""
+
+
 @dataclass(frozen=True)
 class Structure:
     """A tree whose leaves are variables. It is a value: two that are alike are equal."""
@@ -117,6 +146,18 @@ def strict(leaf: Any) -> jax.Array:
 def strict_aval(leaf: Any) -> jax.ShapeDtypeStruct:
     array = leaf if hasattr(leaf, "dtype") and hasattr(leaf, "shape") else jnp.asarray(leaf)
     return jax.ShapeDtypeStruct(array.shape, array.dtype)
+
+
+def is_key(leaf: Any) -> bool:
+    """Whether it is an array of random keys, which NumPy does not know."""
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def on_host(leaf: Any) -> Any:
+    """A copy of an array in the host's memory; random keys remain an array of JAX."""
+    if not is_key(leaf):
+        return np.array(leaf)
+    return jax.random.wrap_key_data(jnp.array(np.array(jax.random.key_data(leaf))), impl=jax.random.key_impl(leaf))
 
 
 def show(tree: Any) -> str:

@@ -6,11 +6,10 @@ import difflib
 from collections.abc import Iterator, Mapping
 
 from motet.errors import BadPlan
-from motet.flow.graph import Graph, Loop, walk, written
-from motet.plan import places
+from motet.flow.graph import Graph, written
+from motet.plan import check_batches, check_links, places
 from motet.plan.plan import OUTSIDE, REST, Plan
 from motet.plan.project import Ownership
-from motet.plan.protocol import Wire, may_be_latest, may_lag
 
 Devices = int | Mapping[str, int]
 """How many devices there are, or how many of each platform, the usual one first."""
@@ -35,9 +34,8 @@ def violations(graph: Graph, plan: Plan, devices: Devices | None = None, platfor
         *_division(graph, plan),
         *_hosts(graph, plan, owned),
         *_outside(graph, plan, owned),
-        *_statistics(graph, plan, owned),
-        *_links(graph, plan, owned),
-        *_fused(graph, plan, owned),
+        *check_batches.problems(graph, plan, owned),
+        *check_links.problems(graph, plan, owned),
         *_places(plan, devices, platform),
     ]
 
@@ -164,117 +162,6 @@ def _outside(graph: Graph, plan: Plan, owned: Ownership) -> Iterator[str]:
                 )
         if fragment.cut.parts > 1:
             yield f"fragment {name!r}: a replay on {fragment.place!r} is in one piece; set replicas and shards to 1"
-
-
-def _statistics(graph: Graph, plan: Plan, owned: Ownership) -> Iterator[str]:
-    """What a node computes over the whole batch and would compute otherwise over a share of it."""
-    for site in plan.per_replica:
-        if site not in graph.sites():
-            known = ", ".join(graph.sites())
-            yield f"per_replica names {site!r}, which is no node of {graph.algorithm}; its nodes are {known}"
-    for node in graph.sites().values():
-        name = owned.home[node.name]
-        fragment = plan.fragments[name]
-        if node.name in plan.per_replica:
-            continue
-        accept = f"accept it with per_replica=({node.name!r},)"
-        partial = [v for v in node.reads if graph.variables[v].mean and owned.owner[v] == name]
-        reads = f"reads the mean {partial[0]!r}" if partial else ""
-        why = "computes a statistic over the batch" if node.statistic else reads
-        if why and fragment.replicas > 1:
-            yield (
-                f"node {node.name!r} {why}, but the {fragment.replicas} replicas of fragment {name!r} each see their "
-                f"own share and no collective joins them: use shards, or {accept}"
-            )
-        if node.draws and fragment.cut.parts > 1 and node.kind == "sample":
-            yield (
-                f"node {node.name!r} draws from one distribution over all environments, but the {fragment.cut.parts} "
-                f"pieces of fragment {name!r} would each draw from their own: keep the node in one piece, or {accept}"
-            )
-        elif node.draws and fragment.cut.parts > 1:
-            yield (
-                f"node {node.name!r} draws random numbers for its batch, which the {fragment.cut.parts} pieces of "
-                f"fragment {name!r} would draw otherwise: draw them in act, keep the node in one piece, or {accept}"
-            )
-
-
-def _links(graph: Graph, plan: Plan, owned: Ownership) -> Iterator[str]:
-    found: dict[str, list[tuple[Loop, Wire]]] = {}
-    for loop in (item for item, _ in walk(graph.iteration) if isinstance(item, Loop)):
-        for wire in owned.wires_of(loop):
-            found.setdefault(wire.link, []).append((loop, wire))
-    for name, link in plan.links.items():
-        if name not in found:
-            cut = ", ".join(sorted(found)) or "none, since nothing is cut"
-            if link.lag:
-                yield f"link {name!r} is cut nowhere by this plan, so it cannot lag; the links that are cut: {cut}"
-            elif name not in {var.link for var in graph.variables.values()}:
-                yield f"link {name!r} is for no value of {graph.algorithm}; the links that are cut: {cut}"
-            continue
-        if link.lag == "latest":
-            yield from _never_latest(graph, name, found[name])
-        elif link.lag:
-            yield from _never_late(graph, owned, name, found[name])
-        limit = graph.max_lag
-        if limit is not None and (link.lag == "latest" or (isinstance(link.lag, int) and link.lag > limit)):
-            bound = "has no bound" if link.lag == "latest" else f"is {link.lag}"
-            yield (
-                f"link {name!r}: its lag {bound}, but {graph.algorithm} learns from a lag of at most {limit}: lower "
-                "the lag or choose an algorithm that corrects for it"
-            )
-
-
-def _never_late(graph: Graph, owned: Ownership, name: str, found: list[tuple[Loop, Wire]]) -> Iterator[str]:
-    """What of a link cannot be late by a number of rounds."""
-    for loop, wire in found:
-        if may_lag(graph, loop, wire, owned.wires_of(loop)):
-            continue
-        if not wire.carried:
-            why = f"{wire.target!r} reads its value in the round that writes it, so there is none from before"
-        elif loop is graph.iteration:
-            why = f"{wire.vars[0]!r} goes on from round to round, and an older one would not fit what is there"
-        else:
-            why = (
-                f"{wire.target!r} reads it again in the loop {loop.name!r} inside the iteration, where it would be as "
-                "new as in lockstep"
-            )
-        yield (
-            f"link {name!r} cannot lag: {why}. Put the lag on a link that goes back to the start of the loop, such as "
-            "'policy' between actors and learner, or on what is drawn ahead, 'sample'"
-        )
-        return
-
-
-def _never_latest(graph: Graph, name: str, found: list[tuple[Loop, Wire]]) -> Iterator[str]:
-    """What of a link must not be left out, as the latest value leaves out those before it."""
-    for _, wire in found:
-        if may_be_latest(graph, wire):
-            continue
-        why = (
-            f"every value of {wire.vars[0]!r} counts, and the latest one would leave out those before it"
-            if wire.carried
-            else f"{wire.target!r} reads its value in the round that writes it, so there is no later one"
-        )
-        yield (
-            f"link {name!r} cannot take the latest value: {why}. Only what is taken from the learner state, such as "
-            "'policy', can; give this link a number"
-        )
-        return
-
-
-def _fused(graph: Graph, plan: Plan, owned: Ownership) -> Iterator[str]:
-    """What must be one compiled program and is not."""
-    cut: dict[str, str] = {}
-    for loop in (item for item, _ in walk(graph.iteration) if isinstance(item, Loop)):
-        for wire in owned.wires_of(loop):
-            cut.setdefault(wire.source, f"sends {wire.link!r} to {wire.target!r}")
-            cut.setdefault(wire.target, f"receives {wire.link!r} from {wire.source!r}")
-    for name, fragment in plan.fragments.items():
-        if fragment.fused and name in cut:
-            yield (
-                f"fragment {name!r} must be one compiled program (fused), but it {cut[name]} in the middle of its "
-                "iteration: set fused to False, or keep all nodes in one fragment"
-            )
 
 
 def _places(plan: Plan, devices: Devices | None, platform: str) -> Iterator[str]:

@@ -41,8 +41,14 @@ class Liveness:
         if isinstance(statement, Node):
             return frozenset(map(self.held_as, statement.reads))
         if isinstance(statement, Rounds):
-            return self.exposed(statement.body, sure=sure)
+            return self.exposed(statement.body, sure=sure) | self._left_alone(statement)
         return frozenset(statement.wire.vars) if isinstance(statement, Send) else frozenset()
+
+    def _left_alone(self, loop: Rounds) -> frozenset[str]:
+        """The states that a loop leaves as they are when it does not run."""
+        if loop.every == 1:
+            return frozenset()
+        return frozenset(var for var in self.writes(loop) if self.graph.variables[var].loop is None)
 
     def exposed(self, statements: Iterable[Statement], *, sure: bool = False) -> frozenset[str]:
         """What is read before any of the statements, run in order, has written it.

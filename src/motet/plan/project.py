@@ -12,6 +12,9 @@ A child loop reads what it reads before writing, and writes what it writes, so t
 level. The outermost loop has no last round as far as its programs know; there a lag of k lets the reader keep the
 value it had at the start for k rounds more, so k + 1 messages are in flight between two rounds.
 
+A loop that runs in some iterations alone leaves what it writes as it is in all others. Its writer sends behind it in
+every iteration, and nobody else is taken to hold what was sent inside.
+
 A loop inside the iteration may lag too, where a value goes back to a fragment that reads it in that loop alone, as
 new priorities go back to the replay. Its rounds then count on from iteration to iteration (`through`), so that the
 reader is k rounds behind everywhere. Whoever may run k rounds ahead of its reader, as a replay does that draws before
@@ -224,8 +227,9 @@ class Ownership:
         return goes_round and last_write and self._sees(loop.body[: position + 1], fragment, var)
 
     def _holds(self, fragment: str, var: str, item: Item) -> bool:
-        """Whether, after `item`, `fragment` was already sent the last value of `var` inside it."""
-        if isinstance(item, Node) or var in {out.name for out in item.outputs}:
+        """Whether, after `item`, `fragment` was already sent the last value of `var` inside it. Not if it may not run:
+        then there is another value behind it, the one from before."""
+        if isinstance(item, Node) or item.every > 1 or var in {out.name for out in item.outputs}:
             return False
         position = max(place for place, child in enumerate(item.body) if var in self._written(child))
         return self._forward(item, position, fragment, var) or self._holds(fragment, var, item.body[position])

@@ -74,7 +74,7 @@ def may_be_latest(graph: Graph, wire: Wire) -> bool:
 
 def late_in(graph: Graph, loop: Loop, vars: Iterable[str]) -> bool:
     """Whether these may be rounds of `loop` late, which lies inside the iteration."""
-    return loop in graph.iteration.body and all(graph.variables[var].late for var in vars)
+    return loop in graph.iteration.body and loop.every == 1 and all(graph.variables[var].late for var in vars)
 
 
 def _runs_ahead(graph: Graph, loop: Loop, wire: Wire, found: Iterable[Wire]) -> bool:

@@ -1,4 +1,4 @@
-"""Which replica sends what to which: gather, scatter, broadcast and mean all follow from a variable's axes."""
+"""Which replica sends what to which: gather, scatter, broadcast and reduction all follow from a variable's leaves."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Piece:
 def pieces(vars: tuple[Var, ...], sender: int, senders: int, receiver: int, receivers: int) -> tuple[Piece, ...]:
     """What `sender` of `senders` sends to `receiver` of `receivers`; empty if nothing.
 
-    Leaves with an environment axis go where their rows belong; means go to everyone, who averages them; what is
-    the same everywhere comes from one sender.
+    Leaves with an environment axis go where their rows belong; parts of a result over the batch go to everyone, who
+    combines them; what is the same everywhere comes from one sender.
     """
     found = []
     for var in vars:
         for leaf, (aval, axis) in enumerate(zip(var.avals, var.axes, strict=True)):
             if axis is None:
-                if var.mean or sender == receiver * senders // receivers:
+                if var.combine[leaf] or sender == receiver * senders // receivers:
                     found.append(Piece(var.name, leaf, None))
                 continue
             size = aval.shape[axis]

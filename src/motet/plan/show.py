@@ -11,7 +11,7 @@ from motet.plan.places import parse
 from motet.plan.plan import Fragment, Plan
 from motet.plan.project import Program, Receive, Rounds, Send, Statement, project
 from motet.plan.schedule import Ask, Call, Keep, Operation, Schedule, asks_inside, schedule
-from motet.plan.traffic import traffic
+from motet.plan.traffic import period, traffic
 
 WIDTH = 80
 
@@ -107,12 +107,13 @@ def _verb(step: Send | Receive) -> str:
 def _links(graph: Graph, plan: Plan, programs: dict[str, Program]) -> list[str]:
     rows = [
         (row.link, row.source, row.target, row.rate, f"{row.messages:,}", f"{row.bytes:,}", row.lag)
-        for row in traffic(graph, plan, programs)
+        for row in traffic(graph, plan, programs, period(graph))
     ]
     if not rows:
         return ["Nothing is cut: no link carries anything."]
     header = ("link", "from", "to", "rate", "messages", "bytes", "lag")
-    return [*table(header, rows, "<<<<>>>"), "(messages and bytes are for one iteration)"]
+    each = "one iteration" if period(graph) == 1 else f"{period(graph)} iterations"
+    return [*table(header, rows, "<<<<>>>"), f"(messages and bytes are for {each})"]
 
 
 def node_table(graph: Graph, plan: Plan) -> dict[str, list[Node]]:

@@ -1,12 +1,12 @@
-"""How many messages and bytes each link carries in an iteration, known before anything runs."""
+"""How many messages and bytes each link carries in so many iterations, known before anything runs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
+from math import lcm, prod
 
-from motet.flow.graph import Graph
+from motet.flow.graph import Graph, Loop
 from motet.plan.plan import Lag, Plan
 from motet.plan.project import Program, Rounds, wires
 from motet.plan.protocol import Wire, rounds_sent
@@ -15,7 +15,7 @@ from motet.plan.route import nbytes, pieces
 
 @dataclass(frozen=True)
 class Traffic:
-    """What goes over one link, between two fragments, in each iteration."""
+    """What goes over one link, between two fragments."""
 
     link: str
     source: str
@@ -26,13 +26,14 @@ class Traffic:
     rate: str
 
 
-def traffic(graph: Graph, plan: Plan, programs: Mapping[str, Program]) -> list[Traffic]:
-    """One row for each link and pair of fragments, in the order of the programs."""
+def traffic(graph: Graph, plan: Plan, programs: Mapping[str, Program], iterations: int = 1) -> list[Traffic]:
+    """What the first `iterations` send: one row for each link and pair of fragments, in the order of the programs."""
     rows: dict[tuple[str, str, str], Traffic] = {}
     for program in programs.values():
         for wire, around in wires(program.body):
             sizes = message_sizes(graph, plan, wire)
             rounds = prod(loop.count for loop in around[:-1]) * _sends(wire, around)
+            rounds *= iterations // prod(loop.every for loop in around)
             old = rows.get((wire.link, wire.source, wire.target))
             rows[wire.link, wire.source, wire.target] = Traffic(
                 wire.link,
@@ -57,6 +58,11 @@ def message_sizes(graph: Graph, plan: Plan, wire: Wire) -> list[int]:
 def _sends(wire: Wire, around: tuple[Rounds, ...]) -> int:
     """How often a wire is used in one run of the loop around it."""
     return rounds_sent(wire, around[-1].count) if around else 1
+
+
+def period(graph: Graph) -> int:
+    """After how many iterations traffic repeats itself."""
+    return lcm(*(item.every for item in graph.iteration.body if isinstance(item, Loop)))
 
 
 def _faster(a: str, b: str) -> str:

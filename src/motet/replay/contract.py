@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from motet.errors import BadOption, UnknownName
-from motet.flow.values import strict_aval
+from motet.flow.values import Swept, strict_aval
 from motet.replay import frames as pictures_of
 from motet.replay.draws import Drawn
 from motet.replay.frames import Pictures, is_empty
@@ -105,6 +105,14 @@ class Replay(ABC):
 
         The batch's slots and the environments are cut into `blocks` alike.
         """
+
+    def sweep(self, state: Ring, number: jax.Array, steps: int) -> Swept:
+        """Batch `number` of a pass through all single steps that are held, oldest first, `steps` rows at a time."""
+        return view_of(state).swept(state.written, state.columns, number, steps)
+
+    def rows(self, example: Any, num_envs: int) -> int:
+        """The most steps of each environment that are held."""
+        return self._rows(Types.of(example).time, num_envs)
 
     def size(self, state: Ring) -> jax.Array:
         """How many items are remembered, over the environments of this piece."""

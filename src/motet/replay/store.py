@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from motet.errors import BadOption
-from motet.flow.values import strict_aval
+from motet.flow.values import Swept, strict_aval
 from motet.replay import frames as pictures_of
 from motet.replay.contract import Replay
 from motet.replay.draws import Drawn, shares, uniform_places
@@ -103,7 +103,7 @@ class Store:
         """Draw an item for each of the random bits uint32 [N] (see `draw_bits`). For uniform replays, slots and
         environments are cut into `blocks` alike."""
         bits = np.asarray(bits)
-        view = View(np, self._keeper.take, self._items, self._pictures, self._rows)
+        view = self._view
         if isinstance(self.replay, Prioritised):
             return self._draw(self.replay, view, bits)
         assert isinstance(self.replay, Uniform)
@@ -112,6 +112,14 @@ class Store:
             raise BadOption(self._nothing())
         row, column = uniform_places(np, bits, low, high, self._columns // blocks)
         return Drawn(self.replay.read(view, row, column))
+
+    def sweep(self, number: int, steps: int) -> Swept:
+        """Batch `number` of a pass through all single steps that are held, oldest first, `steps` rows at a time."""
+        return self._view.swept(np.int32(self._written), self._columns, np.int32(number), steps)
+
+    @property
+    def _view(self) -> View:
+        return View(np, self._keeper.take, self._items, self._pictures, self._rows)
 
     def update(self, index: Any, priority: Any) -> None:
         """Give drawn items [N] new priorities. Items of row -1 and those that are overwritten are left out; a priority

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from motet.flow.values import Swept
 from motet.replay.frames import Pictures, dressed, is_empty
 
 
@@ -62,6 +63,17 @@ class View:
             next_observation=self._observed("next_observation", last, column),
             discount=self.xp.asarray(powers)[count],
         )
+
+    def swept(self, written: Any, columns: int, number: Any, steps: int) -> Swept:
+        """The `steps` rows from `number` x `steps` behind the oldest on, of all columns -> [steps, B, ...]."""
+        xp = self.xp
+        first = xp.maximum(written - self.rows, 0) + number * steps
+        row = xp.broadcast_to((first + xp.arange(steps, dtype=np.int32))[:, None], (steps, columns))
+        column = xp.broadcast_to(xp.arange(columns, dtype=np.int32)[None], row.shape)
+        held = row < written
+        if isinstance(self.pictures, Pictures):
+            held = held & (row >= self.pictures.floor[None])
+        return Swept(self.steps(row, column), held)
 
     def _returns(self, row: Any, column: Any, n: int, discount: float) -> tuple[Any, Any]:
         """The discounted sums of rewards [N], and of how many steps."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from motet import bounds
 from motet.errors import BadOption
-from motet.flow.algorithm import Spec
+from motet.flow.algorithm import Algorithm, Decision, Spec, besides, exploits
 from motet.flow.environment import Environment, advance, begin
 from motet.flow.host import HostEnvironment, Opening
 from motet.runs.policy import Policy
@@ -62,7 +62,7 @@ def _play(
     algorithm: Any, spec: Spec, env: Environment, episodes: int, max_steps: int, params: Any, key: jax.Array
 ) -> Any:
     # `spec` is not looked at: it tells two bound algorithms apart that are otherwise equal.
-    memory = _each(algorithm.memory(), episodes)
+    last = _before(algorithm, env, episodes)
     keys = jax.random.split(jax.random.fold_in(key, 0), episodes)
     episode, observation, _ = begin(env, keys)
     zero = jnp.zeros(episodes, episode.total.dtype)
@@ -72,22 +72,52 @@ def _play(
         return (count < max_steps) & ~jnp.all(done)
 
     def step(carry: Any) -> Any:
-        count, episode, observation, memory, returns, lengths, done = carry
+        count, episode, observation, last, returns, lengths, done = carry
         keys = jax.random.split(jax.random.fold_in(key, count + 1), episodes)
-        decision = jax.vmap(partial(algorithm.exploit, params))(memory, observation, keys)
+        decision = _decide(algorithm, params, observation, keys, last)
         episode, now = advance(env, episode, decision.action, keys)
         returns = returns + jnp.where(done, 0, now.reward)
         lengths = lengths + jnp.where(done, 0, 1)
-        return count + 1, episode, now.observation, decision.memory, returns, lengths, done | now.first
+        last = _after(last, decision, now.reward)
+        return count + 1, episode, now.observation, last, returns, lengths, done | now.first
 
-    first = (0, episode, observation, memory, zero, jnp.zeros(episodes, jnp.int32), jnp.zeros(episodes, bool))
+    first = (0, episode, observation, last, zero, jnp.zeros(episodes, jnp.int32), jnp.zeros(episodes, bool))
     _, _, _, _, returns, lengths, done = jax.lax.while_loop(more, step, first)
     return returns, lengths, done
 
 
-def _each(memory: Any, count: int) -> Any:
-    """The same memory for `count` environments."""
-    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *jnp.shape(leaf))), memory)
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class _Last:
+    """What a policy may know of the step before, of B environments."""
+
+    memory: Any
+    reward: Any
+    action: Any
+
+
+def _before(algorithm: Algorithm, env: Environment | HostEnvironment, count: int) -> _Last:
+    """What is known before the first step."""
+
+    def each(leaf: Any) -> jax.Array:
+        return jnp.broadcast_to(leaf, (count, *jnp.shape(leaf)))
+
+    action = jax.tree.map(lambda aval: jnp.zeros((count, *aval.shape), aval.dtype), env.action_space.aval)
+    return _Last(jax.tree.map(each, algorithm.memory()), jnp.zeros(count), action)
+
+
+def _after(last: _Last, decision: Decision, reward: Any) -> _Last:
+    action = jax.tree.map(lambda old, new: new.astype(old.dtype), last.action, decision.action)
+    return _Last(decision.memory, reward.astype(last.reward.dtype), action)
+
+
+def _decide(algorithm: Algorithm, params: Any, observation: Any, keys: jax.Array, last: _Last) -> Decision:
+    """The policy's decisions for B environments. One beyond the algorithm's number decides like one of them."""
+    decide = exploits(algorithm)
+    index = jnp.arange(keys.shape[0], dtype=jnp.int32) % algorithm.num_envs
+    known = {"index": index, "reward": last.reward, "action": last.action}
+    more = {name: known[name] for name in besides(algorithm, decide)}
+    return jax.vmap(partial(decide, params))(last.memory, observation, keys, **more)
 
 
 SIDE_BY_SIDE = 16
@@ -106,11 +136,13 @@ def _play_on_host(policy: Policy, env: HostEnvironment, episodes: int, seed: int
     pool = env.open(Opening(UNSEEN, slots, seed))
     try:
         decide = _decider(policy, env, seed)
-        observation, first, memory = pool.reset(), np.ones(slots, bool), None
+        observation, first, reward = pool.reset(), np.ones(slots, bool), np.zeros(slots)
+        last = _before(policy.algorithm, env, slots)
         for count in range(max_steps * int(share.max())):
-            action, memory = decide(observation, first, memory, count)
+            action, last = decide(observation, first, reward, last, count)
             step = pool.step(action)
             observation, first = step.observation, step.terminated | step.truncated | ~step.valid
+            reward = np.array(step.reward)
             if played.add(step.reward, first):
                 break
     finally:
@@ -119,29 +151,26 @@ def _play_on_host(policy: Policy, env: HostEnvironment, episodes: int, seed: int
 
 
 def _decider(policy: Policy, env: HostEnvironment, seed: int) -> Any:
-    """(observation, first, memory, count) -> (action, memory), leaves of NumPy in and out."""
+    """(observation, first, reward, last, count) -> (action, last), leaves of NumPy in and out."""
     algorithm, params = policy.algorithm, policy.params
     treedef = jax.tree.structure(env.observation_space.aval)
     key = jax.random.key(seed)
+    blank = _before(algorithm, env, 1)
 
     @jax.jit
-    def decide(params: Any, observation: Any, first: jax.Array, memory: Any, count: jax.Array) -> Any:
-        blank = algorithm.memory()
-
+    def decide(params: Any, observation: Any, first: Any, reward: Any, last: _Last, count: Any) -> Any:
         def renew(new: jax.Array, old: jax.Array) -> jax.Array:
             return jnp.where(first.reshape(-1, *(1,) * (old.ndim - 1)), new, old)
 
-        memory = jax.tree.map(renew, blank, memory)
+        last = jax.tree.map(renew, blank, replace(last, reward=reward.astype(last.reward.dtype)))
         keys = jax.random.split(jax.random.fold_in(key, count), first.shape[0])
-        decision = jax.vmap(partial(algorithm.exploit, params))(memory, observation, keys)
-        return jax.tree.leaves(decision.action), decision.memory
+        decision = _decide(algorithm, params, observation, keys, last)
+        return jax.tree.leaves(decision.action), _after(last, decision, last.reward)
 
-    def run(observation: Any, first: np.ndarray, memory: Any, count: int) -> Any:
-        if memory is None:
-            memory = _each(algorithm.memory(), len(first))
+    def run(observation: Any, first: np.ndarray, reward: np.ndarray, last: _Last, count: int) -> Any:
         tree = jax.tree.unflatten(treedef, [np.array(leaf) for leaf in observation])
-        action, memory = decide(params, tree, first, memory, count)
-        return tuple(map(np.asarray, action)), memory
+        action, last = decide(params, tree, first, reward, last, count)
+        return tuple(map(np.asarray, action)), last
 
     return run
 

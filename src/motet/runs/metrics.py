@@ -58,15 +58,18 @@ class Meter:
         self.iteration = self.last_iteration = 0
         self.first_row: float | None = None
         self.names: Sequence[str] = ()
+        self.every = np.ones(0, int)
         self.sums = np.zeros(0)
-        self.count = 0
+        self.counts = np.zeros(0, int)
         self.episodes = Window()
         self.restarts = 0
         self.lock = threading.Lock()
 
-    def use(self, names: Sequence[str]) -> None:
-        """Say what the columns of the rows are, before the first one comes."""
-        self.names, self.sums = names, np.zeros(len(names))
+    def use(self, names: Sequence[str], every: Sequence[int]) -> None:
+        """Say what the columns of the rows are, before the first one comes, and in which iterations each of them means
+        something: in every so-manieth."""
+        self.names, self.every = names, np.asarray(every)
+        self.sums, self.counts = np.zeros(len(names)), np.zeros(len(names), int)
 
     def status(self, text: str) -> None:
         self.on_status(text)
@@ -76,7 +79,7 @@ class Meter:
         with self.lock:
             self.sums += rows.sum(0)
             self.episodes.add(rows[:, : len(EPISODES)])
-            self.count += len(rows)
+            self.counts += (first + len(rows)) // self.every - first // self.every
             self.iteration = first + len(rows)
             if self.first_row is None:  # compiling is over: speed is measured from here
                 self.first_row = self.last = time.monotonic()
@@ -86,16 +89,19 @@ class Meter:
 
     def finish(self) -> None:
         with self.lock:
-            if self.count:
+            if self.counts.any():
                 self._close()
 
     def _close(self) -> None:
         now = time.monotonic()
-        table = dict(zip(self.names, self.sums.tolist(), strict=True))
-        finished = table.pop(EPISODES[0])
-        for name in EPISODES[1:]:
-            table.pop(name)
-        self.restarts += int(table.pop(RESTARTS, 0))
+        sums = dict(zip(self.names, self.sums.tolist(), strict=True))
+        means = self.sums / np.maximum(self.counts, 1)
+        table = {
+            name: mean if count else None
+            for name, mean, count in zip(self.names, means.tolist(), self.counts, strict=True)
+        }
+        finished = sums[EPISODES[0]]
+        self.restarts += int(sums.get(RESTARTS, 0))
         done = self.iteration - self.last_iteration
         row: Row = {
             "iteration": self.iteration,
@@ -106,10 +112,10 @@ class Meter:
             "return": self.episodes.mean(1),
             "length": self.episodes.mean(2),
             **({"restarts": self.restarts} if RESTARTS in self.names else {}),
-            **{name: value / self.count for name, value in table.items()},
+            **{name: value for name, value in table.items() if name not in (*EPISODES, RESTARTS)},
         }
         self.last, self.last_iteration = now, self.iteration
-        self.sums[:], self.count = 0, 0
+        self.sums[:], self.counts[:] = 0, 0
         self.history.append(row)
         if len(self.history) > MOST_ROWS:
             self.history = self.history[1::2]

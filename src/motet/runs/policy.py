@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sized
+from collections.abc import Callable, Mapping, Sized
 from pathlib import Path
 from typing import Any, NoReturn
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from motet.errors import MotetError
-from motet.flow.algorithm import Algorithm, Spec
+from motet.flow.algorithm import Algorithm, Decision, Spec, besides, exploits
 from motet.flow.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from motet.flow.values import is_key
 
 
 class Policy:
@@ -22,29 +24,48 @@ class Policy:
     def __init__(self, algorithm: Algorithm, params: Any):
         self.algorithm, self.params = algorithm, params
         # Functions of their own: bound methods of equal algorithms would share what JAX compiled for another task.
-        act, exploit = algorithm.act, algorithm.exploit
-        self._decide = {True: jax.jit(lambda *now: act(*now)), False: jax.jit(lambda *now: exploit(*now))}
+        self._methods = {True: algorithm.act, False: exploits(algorithm)}
+        self._decide = {explore: jax.jit(_own(method)) for explore, method in self._methods.items()}
         self.reset()
 
-    def reset(self, seed: int = 0) -> None:
-        """Forget the episode so far; `seed` is for policies that explore."""
+    def reset(self, seed: int = 0, index: int = 0) -> None:
+        """Forget the episode so far; `seed` is for policies that explore, `index` for those that decide by the number
+        of their environment."""
         self.memory, self._key, self._count = self.algorithm.memory(), jax.random.key(seed), 0
+        self._index, self._action = index, _blank(self.algorithm.spec.action_space)
 
-    def __call__(self, observation: Any, *, explore: bool = False) -> Any:
-        """The action for one observation, in arrays of NumPy: one, or a dictionary or tuple as the action space is."""
+    def __call__(self, observation: Any, *, explore: bool = False, reward: float | None = None) -> Any:
+        """The action for one observation, in arrays of NumPy: one, or a dictionary or tuple as the action space is.
+
+        `reward` is that of the step before, for policies that look at it; an episode's first action has none.
+        """
         observation = _fit(self.algorithm.spec.observation_space, observation)
+        more = self._besides(explore, reward)
         self._count += 1
         key = jax.random.fold_in(self._key, self._count)
-        decision = self._decide[explore](self.params, self.memory, observation, key)
+        decision = self._decide[explore](self.params, self.memory, observation, key, **more)
         self.memory = decision.memory
+        self._action = jax.tree.map(lambda old, new: np.asarray(new, old.dtype), self._action, decision.action)
         return jax.tree.map(np.asarray, decision.action)
+
+    def _besides(self, explore: bool, reward: float | None) -> dict[str, Any]:
+        """What the method asks for besides the observation."""
+        wanted = besides(self.algorithm, self._methods[explore])
+        if "reward" in wanted and reward is None and self._count:
+            raise ValueError(
+                "this policy looks at the reward of the step before: policy(observation, reward=...), and reset() "
+                "where an episode begins"
+            )
+        last = np.asarray(reward or 0, jax.numpy.result_type(float))
+        known = {"index": np.int32(self._index), "reward": last, "action": self._action}
+        return {name: known[name] for name in wanted}
 
     def save(self, folder: Path) -> None:
         """Write `policy.safetensors` (numbers) and `policy.json` (what they belong to)."""
         from safetensors.numpy import save_file
 
         leaves = jax.tree_util.tree_flatten_with_path(self.params)[0]
-        arrays = {jax.tree_util.keystr(path): np.asarray(leaf, order="C") for path, leaf in leaves}
+        arrays = {jax.tree_util.keystr(path): np.asarray(_numbers(leaf), order="C") for path, leaf in leaves}
         save_file(arrays, folder / "policy.safetensors")
         spec = self.algorithm.spec
         described = {
@@ -74,13 +95,36 @@ class Policy:
             raise MotetError(f"The policy in {folder} cannot be read: {type(error).__name__}: {error}") from None
 
 
+def _own(method: Callable[..., Decision]) -> Callable[..., Decision]:
+    """A function of its own that decides as `method` does."""
+    return lambda *now, **more: method(*now, **more)
+
+
+def _blank(space: Space) -> Any:
+    """The action before the first."""
+    return jax.tree.map(lambda aval: np.zeros(aval.shape, aval.dtype), space.aval)
+
+
 def _restore(described: Any, arrays: Any, algorithm: type[Algorithm]) -> tuple[Algorithm, Any]:
     options: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in described["options"].items()}
     spec = Spec(_read(described["observation_space"]), _read(described["action_space"]), described["iterations"])
     bound = algorithm(**options).bind(spec)
     shape = jax.eval_shape(lambda key: bound.policy(bound.init(key)), jax.random.key(0))
     leaves, treedef = jax.tree_util.tree_flatten_with_path(shape)
-    return bound, jax.tree.unflatten(treedef, [arrays[jax.tree_util.keystr(path)] for path, _ in leaves])
+    found = [_as_was(aval, arrays[jax.tree_util.keystr(path)]) for path, aval in leaves]
+    return bound, jax.tree.unflatten(treedef, found)
+
+
+def _numbers(leaf: Any) -> Any:
+    """An array that a file can hold."""
+    return jax.random.key_data(leaf) if is_key(leaf) else leaf
+
+
+def _as_was(aval: Any, array: np.ndarray) -> Any:
+    """The array that `_numbers` was given."""
+    if not is_key(aval):
+        return array
+    return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(jnp.zeros((), aval.dtype)))
 
 
 def _fit(space: Space, observation: Any, where: str = "") -> Any:

@@ -1,0 +1,32 @@
+"""How the pieces of a result become the result of the whole batch: by a collective, or when messages are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Combine = Literal["mean", "sum", "max", "min", "any", "all"]
+
+ACROSS: dict[str, Callable[[jax.Array, str], jax.Array]] = {
+    "mean": jax.lax.pmean,
+    "sum": jax.lax.psum,
+    "max": jax.lax.pmax,
+    "min": jax.lax.pmin,
+    "any": lambda leaf, axis: jax.lax.psum(leaf.astype(jnp.int32), axis) > 0,
+    "all": lambda leaf, axis: jax.lax.psum((~leaf).astype(jnp.int32), axis) == 0,
+}
+"""What combines the pieces of a leaf over a mesh axis."""
+
+FOLD = {"mean": "add", "sum": "add", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and"}
+
+
+def join(how: Combine, pieces: Sequence[Any]) -> Any:
+    """The leaf of the whole batch from those of its pieces, in order."""
+    library = np if all(isinstance(piece, np.ndarray | np.generic) for piece in pieces) else jnp
+    total = reduce(getattr(library, FOLD[how]), pieces)
+    return total / len(pieces) if how == "mean" else total

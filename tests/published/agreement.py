@@ -1,0 +1,81 @@
+"""Whether an algorithm learns the same under every plan that takes it, and which plans do not."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+import motet
+from motet.engine.run import Outcome, gather
+from motet.flow.algorithm import Algorithm
+from motet.flow.graph import Graph
+from motet.flow.trace import trace
+from motet.plan.check import violations
+from motet.plan.plan import Plan
+from motet.plan.project import Cast
+from tests.laws.cases import assert_close, assert_traffic, run
+
+PLANS: dict[str, Plan] = {
+    "anakin-2": motet.anakin(2),
+    "coarse-2": motet.coarse(2),
+    "coarse-2-sharded": motet.coarse(2, learners=2),
+    "fine-2": motet.fine(2),
+    "central-2": motet.central(2),
+    "multi_learner-4": motet.multi_learner(4),
+    "pearl-2": motet.pearl(2, lag=0),
+    "pearl-host": motet.pearl(lag=0, replay="host"),
+    "pearl-opencl": motet.pearl(lag=0, replay="opencl:0"),
+}
+"""One of each kind of cut, all without lag."""
+
+
+@functools.cache
+def traced(algorithm: Algorithm, env: Any, iterations: int, plan: str | None) -> Graph:
+    """The graph for one plan, and with all environments in one piece."""
+    return trace(algorithm, env, iterations=iterations, cuts=PLANS[plan].cuts() if plan else ())
+
+
+@functools.cache
+def whole(algorithm: Algorithm, env: Any, iterations: int) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Every state, and all metrics, of the run that nothing cuts."""
+    graph = traced(algorithm, env, iterations, None)
+    outcome, watcher = run(graph, motet.anakin(), iterations=iterations)
+    return states(graph, motet.anakin(), outcome), watcher.seen
+
+
+def states(graph: Graph, plan: Plan, outcome: Outcome) -> dict[str, Any]:
+    """What is carried from iteration to iteration, where its owner has it; what is in a replay shows in what is learned
+    from it."""
+    owner = Cast(graph, plan).owner
+    made = {var for node in graph.nodes() if node.kind == "init" for var in node.writes}
+    read = {var for node in graph.nodes() for var in node.reads}
+    names = sorted((made & read) - set(graph.views) - {"replay", "priorities"})
+    return {
+        name: gather(graph, replace(outcome, stores={owner[name]: outcome.stores[owner[name]]}), name) for name in names
+    }
+
+
+def refusals(algorithm: Algorithm, env: Any, plan: str) -> list[str]:
+    """Why a plan cannot run it; empty: it can."""
+    graph = traced(algorithm, env, 1, plan)
+    if plan.startswith("pearl") and "replay" not in graph.variables:
+        return ["there is no replay"]
+    return violations(graph, PLANS[plan], jax.device_count())
+
+
+def assert_agrees(algorithm: Algorithm, env: Any, plan: str, iterations: int, mode: Any = "threads") -> None:
+    """Every state and every metric are those of the whole run, and what is sent is what the table says."""
+    graph = traced(algorithm, env, iterations, plan)
+    outcome, watcher = run(graph, PLANS[plan], iterations=iterations, mode=mode)
+    expected, rows = whole(algorithm, env, iterations)
+    found = states(graph, PLANS[plan], outcome)
+    assert found.keys() == expected.keys()
+    for name in found:
+        assert_close(found[name], expected[name])
+    assert_close(watcher.seen, rows)
+    assert np.isfinite(np.asarray(watcher.seen)).all()
+    assert_traffic(graph, PLANS[plan], outcome, iterations)
