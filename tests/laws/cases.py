@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -157,6 +158,13 @@ def pair(name: str, plan: str) -> tuple[Graph, Outcome, Silent]:
 def state(graph: Graph, outcome: Outcome, name: str) -> Any:
     """A variable's last value, with all environments in one piece."""
     return gather(graph, outcome, name)
+
+
+def owned(graph: Graph, plan: Plan, outcome: Outcome, name: str) -> Any:
+    """The last value of a variable of one leaf, as whoever writes it has it: others may hold an older one."""
+    home = plan.homes(graph)
+    (owner,) = {home[node.name] for node in graph.nodes() if name in node.writes}
+    return gather(graph, replace(outcome, variables={owner: outcome.variables[owner]}), name)
 
 
 def learner(graph: Graph, outcome: Outcome) -> list[np.ndarray]:

@@ -65,9 +65,9 @@ class Walk:
 def size(var: Var, senders: int, receivers: int) -> int:
     """The bytes that bring a variable from all replicas of one fragment to all of another."""
     total = 0
-    for aval, axis in zip(var.avals, var.axes, strict=True):
+    for aval, axis, partial in zip(var.avals, var.axes, var.combine, strict=True):
         whole = prod(aval.shape) * aval.dtype.itemsize
-        # Everyone sends its part of a mean to everyone; of what is the same everywhere, each gets one copy.
-        copies = senders * receivers if var.mean else receivers
+        # Everyone sends its part of a result to everyone; of what is the same everywhere, each gets one copy.
+        copies = senders * receivers if partial else receivers
         total += whole if axis is not None else whole * copies  # a row goes to the one that has its environment
     return total
