@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         EnvironmentTimeout,
         MotetError,
         NotEnoughMemory,
+        NotSaved,
         Stalled,
         UnknownName,
     )
@@ -68,6 +69,7 @@ _HOME = {
         "EnvironmentTimeout",
         "MotetError",
         "NotEnoughMemory",
+        "NotSaved",
         "Stalled",
         "UnknownName",
     ),
@@ -120,6 +122,7 @@ __all__ = [
     "MultiBinary",
     "MultiDiscrete",
     "NotEnoughMemory",
+    "NotSaved",
     "Plan",
     "Policy",
     "Prioritised",

@@ -15,7 +15,7 @@ from motet import algorithms, bounds, envs
 from motet.engine import cache, dispatch
 from motet.engine.ledger import Part
 from motet.engine.local import Flown, Limits, Mode, Outcome, Run, gather
-from motet.errors import BadOption, Diverged
+from motet.errors import BadOption, Diverged, NotSaved
 from motet.flow.algorithm import Algorithm, Spec
 from motet.flow.environment import Environment
 from motet.flow.graph import Graph
@@ -53,6 +53,8 @@ class Result:
     run_dir: Path | None = None
     outside: bounds.Outside = field(default_factory=bounds.Outside)
     """Observations of host environments outside of the bounds that their space declares."""
+    warnings: tuple[str, ...] = ()
+    """What went wrong without ending the run."""
 
     @property
     def metrics(self) -> Mapping[str, Any]:
@@ -183,9 +185,7 @@ class _Session:
 
     def _result(self, outcome: Outcome, learner: Any, meter: Meter, start: float) -> Result:
         policy = Policy(self.algorithm, jax.device_get(self.algorithm.policy(learner)))
-        if self.writer:
-            self.writer.policy(policy)
-        return Result(
+        result = Result(
             policy=policy,
             state=learner,
             history=meter.history,
@@ -197,7 +197,25 @@ class _Session:
             links=outcome.flown,
             parts=outcome.parts,
             run_dir=self.writer.path if self.writer else None,
+            warnings=tuple(self.writer.warnings) if self.writer else (),
         )
+        self._save(result)
+        return result
+
+    def _save(self, result: Result) -> None:
+        """Write the policy into the run's folder, or if that cannot be, anywhere."""
+        if self.writer is None:
+            return
+        try:
+            self.writer.policy(result.policy)
+        except OSError as error:
+            trouble = f"The policy cannot be saved in {self.writer.path}: {error.strerror}."
+            try:
+                place = self.writer.rescue(result.policy)
+            except OSError as second:
+                trouble += f" Nor can it elsewhere: {second.strerror}. It is in this error's `result`."
+                raise NotSaved(trouble, result) from error
+            raise NotSaved(f"{trouble} It was saved in {place} instead.", result, place) from error
 
     def _diverged(self, error: Diverged, meter: Meter, start: float) -> Diverged:
         """The same error with the last good state as a result of its own."""
@@ -206,7 +224,10 @@ class _Session:
         iteration, leaves = error.result
         learner = self.graph.variables["learner"].unpack(leaves)
         outcome = Outcome(iteration, {}, (), (), 0.0, None)  # type: ignore[arg-type]
-        result = self._result(outcome, learner, meter, start)
+        try:
+            result = self._result(outcome, learner, meter, start)
+        except NotSaved as unsaved:
+            return Diverged(f"{error} {unsaved}", error.iteration, unsaved.result)
         where = f" It was saved in {result.run_dir}." if result.run_dir else " It is in this error's `result`."
         return Diverged(str(error) + where, error.iteration, result)
 

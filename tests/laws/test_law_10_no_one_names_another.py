@@ -82,9 +82,9 @@ def test_public_names_are_pinned_and_there() -> None:
         "A2C", "Algorithm", "BadAlgorithm", "BadEnvironment", "BadOption", "BadPlan", "BatchPPO", "Box", "DDPG", "DQN",
         "Decision", "Dict", "Discrete", "Diverged", "Environment", "EnvironmentFailed", "EnvironmentTimeout", "Flow",
         "Fragment", "Graph", "Gymnasium", "IMPALA", "Link", "MotetError", "MultiBinary", "MultiDiscrete",
-        "NotEnoughMemory", "PPO", "Plan", "Policy", "Prioritised", "Result", "Rollout", "SAC", "Spec", "Stalled", "TD3",
-        "Transitions", "Tuple", "Uniform", "UnknownName", "anakin", "batch_mean", "batch_moments", "batched",
-        "central", "check", "coarse", "evaluate", "fine", "make", "multi_learner", "option", "pearl", "project",
+        "NotEnoughMemory", "NotSaved", "PPO", "Plan", "Policy", "Prioritised", "Result", "Rollout", "SAC", "Spec",
+        "Stalled", "TD3", "Transitions", "Tuple", "Uniform", "UnknownName", "anakin", "batch_mean", "batch_moments",
+        "batched", "central", "check", "coarse", "evaluate", "fine", "make", "multi_learner", "option", "pearl", "project",
         "sebulba", "trace", "train", "virtual_devices",
     }  # fmt: skip
     for name in motet.__all__:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import os
 from collections.abc import Mapping, Sized
 from pathlib import Path
 from typing import Any, NoReturn
@@ -41,11 +43,10 @@ class Policy:
 
     def save(self, folder: Path) -> None:
         """Write `policy.safetensors` (numbers) and `policy.json` (what they belong to)."""
-        from safetensors.numpy import save_file
+        from safetensors.numpy import save
 
         leaves = jax.tree_util.tree_flatten_with_path(self.params)[0]
         arrays = {jax.tree_util.keystr(path): np.asarray(leaf, order="C") for path, leaf in leaves}
-        save_file(arrays, folder / "policy.safetensors")
         spec = self.algorithm.spec
         described = {
             "algorithm": type(self.algorithm).__name__.lower(),
@@ -54,7 +55,8 @@ class Policy:
             "action_space": _space(spec.action_space),
             "iterations": spec.iterations,
         }
-        (folder / "policy.json").write_text(json.dumps(described, indent=2) + "\n")
+        write_whole(folder / "policy.safetensors", save(arrays))
+        write_whole(folder / "policy.json", (json.dumps(described, indent=2) + "\n").encode())
 
     @staticmethod
     def load(folder: str | Path, algorithm: type[Algorithm]) -> Policy:
@@ -72,6 +74,17 @@ class Policy:
             return Policy(*_restore(described, arrays, algorithm))
         except (ValueError, KeyError, TypeError, SafetensorError) as error:
             raise MotetError(f"The policy in {folder} cannot be read: {type(error).__name__}: {error}") from None
+
+
+def write_whole(file: Path, content: bytes) -> None:
+    """Write a file that is there either whole or not at all."""
+    part = file.with_name(f"{file.name}.part")
+    try:
+        part.write_bytes(content)
+        os.replace(part, file)
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink()
 
 
 def _restore(described: Any, arrays: Any, algorithm: type[Algorithm]) -> tuple[Algorithm, Any]:
