@@ -132,9 +132,12 @@ def _living(running: Path) -> int | None:
     """The process that wrote the file, if it is still there."""
     try:
         process = int(running.read_text())
+    except (OSError, ValueError):
+        return None
+    try:
         os.kill(process, 0)
     except PermissionError:  # somebody else's, so it is there
         return process
-    except (OSError, ValueError, OverflowError):
+    except (OSError, OverflowError):
         return None
     return process

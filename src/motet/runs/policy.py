@@ -13,9 +13,10 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
-from motet.errors import MotetError
-from motet.flow.algorithm import Algorithm, Spec
-from motet.flow.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from motet.errors import MotetError, described
+from motet.flow.algorithm import Algorithm
+from motet.flow.spaces import Dict, Space, Tuple
+from motet.runs.reading import Damaged, read_json, read_spec, restore
 
 
 class Policy:
@@ -48,7 +49,7 @@ class Policy:
         leaves = jax.tree_util.tree_flatten_with_path(self.params)[0]
         arrays = {jax.tree_util.keystr(path): np.asarray(leaf, order="C") for path, leaf in leaves}
         spec = self.algorithm.spec
-        described = {
+        told = {
             "algorithm": type(self.algorithm).__name__.lower(),
             "options": dataclasses.asdict(self.algorithm),
             "observation_space": _space(spec.observation_space),
@@ -56,11 +57,11 @@ class Policy:
             "iterations": spec.iterations,
         }
         write_whole(folder / "policy.safetensors", save(arrays))
-        write_whole(folder / "policy.json", (json.dumps(described, indent=2) + "\n").encode())
+        write_whole(folder / "policy.json", (json.dumps(told, indent=2) + "\n").encode())
 
     @staticmethod
     def load(folder: str | Path, algorithm: type[Algorithm]) -> Policy:
-        """Read what `save` wrote. No file here can run code when it is read."""
+        """Read what `save` wrote. No file here can run code when it is read, and no damage goes unnoticed."""
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
@@ -68,12 +69,14 @@ class Policy:
         for name in ("policy.json", "policy.safetensors"):
             if not (folder / name).is_file():
                 raise MotetError(f"{folder} holds no {name}; a run's folder has one once its training is over.")
+        told = read_json(folder / "policy.json")
         try:
-            described = json.loads((folder / "policy.json").read_text())
             arrays = load_file(folder / "policy.safetensors")
-            return Policy(*_restore(described, arrays, algorithm))
-        except (ValueError, KeyError, TypeError, SafetensorError) as error:
-            raise MotetError(f"The policy in {folder} cannot be read: {type(error).__name__}: {error}") from None
+            return Policy(*restore(algorithm, told["options"], read_spec(told), arrays))
+        except Damaged as error:
+            raise Damaged(f"The policy in {folder} is damaged: {error}.") from None
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError, SafetensorError) as error:
+            raise Damaged(f"The policy in {folder} is damaged: {described(error)}.") from None
 
 
 def write_whole(file: Path, content: bytes) -> None:
@@ -85,15 +88,6 @@ def write_whole(file: Path, content: bytes) -> None:
     finally:
         with contextlib.suppress(OSError):
             part.unlink()
-
-
-def _restore(described: Any, arrays: Any, algorithm: type[Algorithm]) -> tuple[Algorithm, Any]:
-    options: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in described["options"].items()}
-    spec = Spec(_read(described["observation_space"]), _read(described["action_space"]), described["iterations"])
-    bound = algorithm(**options).bind(spec)
-    shape = jax.eval_shape(lambda key: bound.policy(bound.init(key)), jax.random.key(0))
-    leaves, treedef = jax.tree_util.tree_flatten_with_path(shape)
-    return bound, jax.tree.unflatten(treedef, [arrays[jax.tree_util.keystr(path)] for path, _ in leaves])
 
 
 def _fit(space: Space, observation: Any, where: str = "") -> Any:
@@ -133,15 +127,3 @@ def _space(space: Space) -> dict[str, Any]:
         case _:
             fields = dataclasses.asdict(space)
     return {"kind": type(space).__name__, **fields}
-
-
-def _read(data: dict[str, Any]) -> Space:
-    kind, fields = data["kind"], {name: value for name, value in data.items() if name != "kind"}
-    if kind == "Dict":
-        return Dict({name: _read(part) for name, part in fields["spaces"].items()})
-    if kind == "Tuple":
-        return Tuple(tuple(_read(part) for part in fields["spaces"]))
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
-    return {"Discrete": Discrete, "Box": Box, "MultiDiscrete": MultiDiscrete, "MultiBinary": MultiBinary}[kind](
-        **values
-    )
