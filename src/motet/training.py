@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
 import jax
 
-from motet import algorithms, bounds, envs
+from motet import algorithms, bounds, envs, forked
 from motet.engine import cache, dispatch
 from motet.engine.ledger import Part
 from motet.engine.local import Flown, Limits, Mode, Outcome, Run, gather
@@ -88,7 +89,9 @@ def train(
     `timeout` is how many seconds one part may wait for another before the run is stopped, `step_timeout` how many a
     step of host environments may take, and `restarts` how often dead workers are started anew.
     """
-    cache.enable()
+    forked.refuse()
+    with suppress(RuntimeError):  # nobody's home: programs are compiled anew each time
+        cache.enable()
     dispatch.inline()
     algorithm = algorithms.find(algorithm)() if isinstance(algorithm, str) else algorithm
     if isinstance(env, str) or _makes_environments(env):

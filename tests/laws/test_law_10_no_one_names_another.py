@@ -38,6 +38,7 @@ MAY_IMPORT = {
     "errors": set(),
     "memory": {"errors"},
     "bounds": set(),
+    "forked": {"errors"},
     "flow": {"errors", "flow"},
     "replay": {"errors", "memory", "flow", "replay"},
     "envs": {"errors", "memory", "bounds", "flow", "envs"},
@@ -84,8 +85,8 @@ def test_public_names_are_pinned_and_there() -> None:
         "Fragment", "Graph", "Gymnasium", "IMPALA", "Link", "MotetError", "MultiBinary", "MultiDiscrete",
         "NotEnoughMemory", "NotSaved", "PPO", "Plan", "Policy", "Prioritised", "Result", "Rollout", "SAC", "Spec",
         "Stalled", "TD3", "Transitions", "Tuple", "Uniform", "UnknownName", "anakin", "batch_mean", "batch_moments",
-        "batched", "central", "check", "coarse", "evaluate", "fine", "make", "multi_learner", "option", "pearl", "project",
-        "sebulba", "trace", "train", "virtual_devices",
+        "batched", "central", "check", "coarse", "evaluate", "fine", "make", "multi_learner", "option", "pearl",
+        "project", "sebulba", "trace", "train", "virtual_devices",
     }  # fmt: skip
     for name in motet.__all__:
         assert getattr(motet, name) is not None
