@@ -203,5 +203,5 @@ def test_a_damaged_policy_file_is_an_error_that_names_it(tmp_path: Path) -> None
     motet.train(motet.A2C(**SMALL), "CartPole-v1", total_timesteps=64, run_dir=tmp_path / "run")
     for name, text in (("policy.safetensors", b"nonsense"), ("policy.json", b"{}")):
         (tmp_path / "run" / name).write_bytes(text)
-        with pytest.raises(motet.MotetError, match="cannot be read"):
+        with pytest.raises(motet.MotetError, match="is damaged"):
             motet.Policy.load(tmp_path / "run", motet.A2C)

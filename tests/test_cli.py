@@ -201,7 +201,7 @@ def test_a_diverged_run_ends_with_3_and_says_where_its_policy_is(run, monkeypatc
 
 def test_an_interrupted_run_ends_with_130_and_keeps_only_what_was_measured(run, monkeypatch, tmp_path):
     def interrupt(*args, run_dir, **options):
-        run_dir.mkdir(parents=True)
+        run_dir.mkdir(parents=True, exist_ok=True)
         (run_dir / "metrics.jsonl").write_text(measured)
         raise KeyboardInterrupt
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         EnvironmentTimeout,
         MotetError,
         NotEnoughMemory,
+        NotSaved,
         Stalled,
         UnknownName,
     )
@@ -69,6 +70,7 @@ _HOME = {
         "EnvironmentTimeout",
         "MotetError",
         "NotEnoughMemory",
+        "NotSaved",
         "Stalled",
         "UnknownName",
     ),
@@ -130,6 +132,7 @@ __all__ = [
     "MultiBinary",
     "MultiDiscrete",
     "NotEnoughMemory",
+    "NotSaved",
     "Plan",
     "Policy",
     "Prioritised",

@@ -63,6 +63,15 @@ class Diverged(MotetError, ArithmeticError):
         self.result = result
 
 
+class NotSaved(MotetError, OSError):
+    """A trained policy could not be written into its run's folder. `result` holds the run's result, and `place` the
+    folder where the policy is instead, if there was one."""
+
+    def __init__(self, message: str, result: Any = None, place: Any = None):
+        super().__init__(message)
+        self.result, self.place = result, place
+
+
 class Stalled(MotetError, TimeoutError):
     """A fragment waited longer than allowed; the message names who waits for whom."""
 

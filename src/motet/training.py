@@ -11,13 +11,13 @@ from typing import Any, TypeGuard
 
 import jax
 
-from motet import algorithms, bounds, envs
+from motet import algorithms, bounds, envs, forked
 from motet.engine.assemble import Limits, Settings
 from motet.engine.conditions import conditions
 from motet.engine.ledger import Account
 from motet.engine.place import devices_for
 from motet.engine.run import LinkUse, Mode, Outcome, Reporter, finish, gather, prepare
-from motet.errors import BadOption, Diverged
+from motet.errors import BadOption, Diverged, NotSaved
 from motet.flow.algorithm import Algorithm, Spec
 from motet.flow.environment import Environment
 from motet.flow.graph import Graph
@@ -55,6 +55,8 @@ class Result:
     run_dir: Path | None = None
     outside: bounds.Outside = field(default_factory=bounds.Outside)
     """Observations of host environments outside of the bounds that their space declares."""
+    warnings: tuple[str, ...] = ()
+    """What went wrong without ending the run."""
 
     @property
     def metrics(self) -> Mapping[str, Any]:
@@ -88,6 +90,7 @@ def train(
     `timeout` is how many seconds one part may wait for another before the run is stopped, `step_timeout` how many a
     step of host environments may take, and `restarts` how often dead workers are started anew.
     """
+    forked.refuse()
     with conditions():
         algorithm, env = _made(algorithm, env)
         _check_limits(timeout, step_timeout, restarts)
@@ -195,9 +198,7 @@ class _Session:
 
     def _result(self, outcome: Outcome, learner: Any, meter: Meter, start: float) -> Result:
         policy = Policy(self.algorithm, jax.device_get(self.algorithm.policy(learner)))
-        if self.writer:
-            self.writer.policy(policy)
-        return Result(
+        result = Result(
             policy=policy,
             state=learner,
             history=meter.history,
@@ -209,7 +210,25 @@ class _Session:
             links=outcome.links,
             accounts=outcome.accounts,
             run_dir=self.writer.path if self.writer else None,
+            warnings=tuple(self.writer.warnings) if self.writer else (),
         )
+        self._save(result)
+        return result
+
+    def _save(self, result: Result) -> None:
+        """Write the policy into the run's folder, or if that cannot be, anywhere."""
+        if self.writer is None:
+            return
+        try:
+            self.writer.policy(result.policy)
+        except OSError as error:
+            trouble = f"The policy cannot be saved in {self.writer.path}: {error.strerror}."
+            try:
+                place = self.writer.rescue(result.policy)
+            except OSError as second:
+                trouble += f" Nor can it elsewhere: {second.strerror}. It is in this error's `result`."
+                raise NotSaved(trouble, result) from error
+            raise NotSaved(f"{trouble} It was saved in {place} instead.", result, place) from error
 
     def _diverged(self, error: Diverged, meter: Meter, start: float) -> Diverged:
         """The same error with the last good state as a result of its own."""
@@ -218,7 +237,10 @@ class _Session:
         iteration, leaves = error.result
         learner = self.graph.variables[self.graph.roles.learner].unpack(leaves)
         outcome = Outcome(iteration, {}, (), (), 0.0)
-        result = self._result(outcome, learner, meter, start)
+        try:
+            result = self._result(outcome, learner, meter, start)
+        except NotSaved as unsaved:
+            return Diverged(f"{error} {unsaved}", error.iteration, unsaved.result)
         where = f" It was saved in {result.run_dir}." if result.run_dir else " It is in this error's `result`."
         return Diverged(str(error) + where, error.iteration, result)
 

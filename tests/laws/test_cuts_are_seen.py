@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from motet.engine.run import Outcome, gather
 
 import motet
-from motet.engine.local import Outcome, gather
 from motet.flow.graph import Graph
 from motet.flow.trace import trace
 from motet.flow.values import is_key

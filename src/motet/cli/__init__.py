@@ -45,6 +45,7 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command -> its exit code: 0 fine, 1 a check found something, 2 a mistake or a failed run, 3 diverged,
     4 trained but not evaluated, 130 interrupted."""
+    _open_closed_streams()
     try:
         with insistent_interrupts():
             code = _dispatch(list(sys.argv[1:] if argv is None else argv))
@@ -80,6 +81,13 @@ def _dispatch(args: list[str]) -> int:
         raise UnknownName("command", name, COMMANDS)
     module, _, function = COMMANDS[name].partition(":")
     return getattr(import_module(f"motet.cli.{module}"), function)(rest)
+
+
+def _open_closed_streams() -> None:
+    """Whoever closed them (`>&-`) wants to see nothing; others expect that they are there."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - as long as the process lives
 
 
 def _say(message: str, code: int) -> int:

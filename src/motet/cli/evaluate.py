@@ -41,16 +41,16 @@ def evaluate(args: list[str]) -> int:
 
 def _config(run_dir: Path) -> dict[str, Any]:
     """What a run's folder says of itself."""
-    import json
+    from motet.runs.reading import read_json
 
     file = run_dir / "config.json"
     if not file.is_file():
         raise BadOption(f"{run_dir} is no run's folder: it holds no config.json. `motet train` makes such folders.")
-    try:
-        config = json.loads(file.read_text())
-        return {name: config[name] for name in ("algorithm", "environment")}
-    except (ValueError, KeyError, TypeError):
-        raise BadOption(f"{file} is damaged: it names no algorithm and environment.") from None
+    config = read_json(file)
+    names = ("algorithm", "environment")
+    if not isinstance(config, dict) or not all(isinstance(config.get(name), str) for name in names):
+        raise BadOption(f"{file} is damaged: it names no algorithm and environment.")
+    return config
 
 
 def _environment(name: str, strict: bool) -> Any:

@@ -234,3 +234,5 @@ def read_plan(file: Path) -> Plan:
         return Plan.from_json(file.read_text())
     except UnicodeDecodeError:
         raise BadOption(f"{file} is not a text file; a plan is JSON, as `motet plan ... --json` writes it") from None
+    except RecursionError:
+        raise BadOption(f"{file} is damaged: it is nested too deeply; `motet plan ... --json` writes plans") from None

@@ -38,6 +38,7 @@ def summary(result: Result, wanted: int, outside: Outside) -> str:
     if result.accounts:
         rows = [(each.name, f"{each.iterations_per_second:,.1f}", _waited(each.waited)) for each in result.accounts]
         lines += ["", *table(("part", "iterations/s", "waited for"), rows, "<><"), ""]
+    lines += [f"warning     {warning}" for warning in result.warnings]
     if outside:
         lines.append(f"warning     {outside} (--strict makes it an error)")
     return "\n".join([*lines, f"run folder  {_near(result.run_dir)}"])

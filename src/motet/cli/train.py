@@ -92,8 +92,8 @@ def _train(options: Any, env: Any, plan: Plan | None) -> Result:
 
     run = options.run
     name = f"{type(options.algorithm).__name__.lower()}-{options.task.env.replace('/', '-')}"
+    was_there = run.run_dir is not None and run.run_dir.exists()
     run_dir = run.run_dir or folder.fresh(Path("runs"), name)
-    was_there = run_dir.exists()
     display = live_display()
     try:
         return training.train(
@@ -109,16 +109,20 @@ def _train(options: Any, env: Any, plan: Plan | None) -> Result:
             step_timeout=run.step_timeout,
             restarts=run.restarts,
         )
-    except KeyboardInterrupt:
+    except BaseException as error:
         display.end()
         metrics = run_dir / "metrics.jsonl"
-        if metrics.is_file() and metrics.stat().st_size:
+        interrupted = isinstance(error, KeyboardInterrupt)
+        if interrupted and metrics.is_file() and metrics.stat().st_size:
             print(f"What was measured until now is in {run_dir}.", file=sys.stderr)
-        elif not was_there:
+        elif interrupted and not was_there:
             shutil.rmtree(run_dir, ignore_errors=True)
+        with suppress(OSError):  # they go only if they are empty
+            if not was_there:
+                run_dir.rmdir()
+        with suppress(OSError):
             if run.run_dir is None:
-                with suppress(OSError):  # there may be other runs in it
-                    run_dir.parent.rmdir()
+                run_dir.parent.rmdir()
         raise
 
 

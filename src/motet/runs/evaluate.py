@@ -15,6 +15,7 @@ from motet.errors import BadOption
 from motet.flow.algorithm import Spec
 from motet.flow.environment import Environment, advance, begin
 from motet.flow.host import HostEnvironment
+from motet.flow.spaces import Box, Dict, Space, Tuple
 from motet.runs.decide import after, before, decide
 from motet.runs.host_evaluation import Limits, play
 from motet.runs.policy import Policy
@@ -58,6 +59,8 @@ def evaluate(
     """
     if episodes < 1:
         raise BadOption(f"episodes must be at least 1, got {episodes}")
+    if isinstance(env, HostEnvironment | Environment):
+        _check_task(policy, env)
     if isinstance(env, HostEnvironment):
         bounds.take(env)  # what others saw
         limits = Limits(workers, step_timeout, restarts)
@@ -68,6 +71,31 @@ def evaluate(
         policy.algorithm, policy.algorithm.spec, env, episodes, max_steps, policy.params, jax.random.key(seed)
     )
     return Evaluation(np.asarray(returns), np.asarray(lengths), np.asarray(done))
+
+
+def _check_task(policy: Policy, env: Environment | HostEnvironment) -> None:
+    """A policy serves environments of the spaces it was trained for; their bounds may differ."""
+    spec = policy.algorithm.spec
+    for what, trained, found in (
+        ("observations", spec.observation_space, env.observation_space),
+        ("actions", spec.action_space, env.action_space),
+    ):
+        if not _alike(trained, found):
+            raise BadOption(
+                f"The policy was trained for {what} of {trained}, but {env.name} has {found}. Evaluate it on an "
+                "environment like the one of its training."
+            )
+
+
+def _alike(one: Space, other: Space) -> bool:
+    if isinstance(one, Box) and isinstance(other, Box):
+        return one.aval == other.aval
+    if isinstance(one, Dict) and isinstance(other, Dict):
+        pairs = zip(one.items, other.items, strict=False)
+        return len(one.items) == len(other.items) and all(a == b and _alike(x, y) for (a, x), (b, y) in pairs)
+    if isinstance(one, Tuple) and isinstance(other, Tuple):
+        return len(one.spaces) == len(other.spaces) and all(map(_alike, one.spaces, other.spaces))
+    return one == other
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import os
 from collections.abc import Callable, Mapping, Sized
 from pathlib import Path
 from typing import Any, NoReturn
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from motet.errors import MotetError
-from motet.flow.algorithm import Algorithm, Decision, Spec, besides, exploits
-from motet.flow.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from motet.errors import MotetError, described
+from motet.flow.algorithm import Algorithm, Decision, besides, exploits
+from motet.flow.spaces import Dict, Space, Tuple
 from motet.flow.values import is_key
+from motet.runs.reading import Damaged, read_json, read_spec, restore
 
 
 class Policy:
@@ -62,24 +64,24 @@ class Policy:
 
     def save(self, folder: Path) -> None:
         """Write `policy.safetensors` (numbers) and `policy.json` (what they belong to)."""
-        from safetensors.numpy import save_file
+        from safetensors.numpy import save
 
         leaves = jax.tree_util.tree_flatten_with_path(self.params)[0]
         arrays = {jax.tree_util.keystr(path): np.asarray(_numbers(leaf), order="C") for path, leaf in leaves}
-        save_file(arrays, folder / "policy.safetensors")
         spec = self.algorithm.spec
-        described = {
+        told = {
             "algorithm": type(self.algorithm).__name__.lower(),
             "options": dataclasses.asdict(self.algorithm),
             "observation_space": _space(spec.observation_space),
             "action_space": _space(spec.action_space),
             "iterations": spec.iterations,
         }
-        (folder / "policy.json").write_text(json.dumps(described, indent=2) + "\n")
+        write_whole(folder / "policy.safetensors", save(arrays))
+        write_whole(folder / "policy.json", (json.dumps(told, indent=2) + "\n").encode())
 
     @staticmethod
     def load(folder: str | Path, algorithm: type[Algorithm]) -> Policy:
-        """Read what `save` wrote. No file here can run code when it is read."""
+        """Read what `save` wrote. No file here can run code when it is read, and no damage goes unnoticed."""
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
@@ -87,12 +89,14 @@ class Policy:
         for name in ("policy.json", "policy.safetensors"):
             if not (folder / name).is_file():
                 raise MotetError(f"{folder} holds no {name}; a run's folder has one once its training is over.")
+        told = read_json(folder / "policy.json")
         try:
-            described = json.loads((folder / "policy.json").read_text())
             arrays = load_file(folder / "policy.safetensors")
-            return Policy(*_restore(described, arrays, algorithm))
-        except (ValueError, KeyError, TypeError, SafetensorError) as error:
-            raise MotetError(f"The policy in {folder} cannot be read: {type(error).__name__}: {error}") from None
+            return Policy(*restore(algorithm, told["options"], read_spec(told), arrays))
+        except Damaged as error:
+            raise Damaged(f"The policy in {folder} is damaged: {error}.") from None
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError, SafetensorError) as error:
+            raise Damaged(f"The policy in {folder} is damaged: {described(error)}.") from None
 
 
 def _own(method: Callable[..., Decision]) -> Callable[..., Decision]:
@@ -105,26 +109,20 @@ def _blank(space: Space) -> Any:
     return jax.tree.map(lambda aval: np.zeros(aval.shape, aval.dtype), space.aval)
 
 
-def _restore(described: Any, arrays: Any, algorithm: type[Algorithm]) -> tuple[Algorithm, Any]:
-    options: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in described["options"].items()}
-    spec = Spec(_read(described["observation_space"]), _read(described["action_space"]), described["iterations"])
-    bound = algorithm(**options).bind(spec)
-    shape = jax.eval_shape(lambda key: bound.policy(bound.init(key)), jax.random.key(0))
-    leaves, treedef = jax.tree_util.tree_flatten_with_path(shape)
-    found = [_as_was(aval, arrays[jax.tree_util.keystr(path)]) for path, aval in leaves]
-    return bound, jax.tree.unflatten(treedef, found)
-
-
 def _numbers(leaf: Any) -> Any:
     """An array that a file can hold."""
     return jax.random.key_data(leaf) if is_key(leaf) else leaf
 
 
-def _as_was(aval: Any, array: np.ndarray) -> Any:
-    """The array that `_numbers` was given."""
-    if not is_key(aval):
-        return array
-    return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(jnp.zeros((), aval.dtype)))
+def write_whole(file: Path, content: bytes) -> None:
+    """Write a file that is there either whole or not at all."""
+    part = file.with_name(f"{file.name}.part")
+    try:
+        part.write_bytes(content)
+        os.replace(part, file)
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink()
 
 
 def _fit(space: Space, observation: Any, where: str = "") -> Any:
@@ -164,15 +162,3 @@ def _space(space: Space) -> dict[str, Any]:
         case _:
             fields = dataclasses.asdict(space)
     return {"kind": type(space).__name__, **fields}
-
-
-def _read(data: dict[str, Any]) -> Space:
-    kind, fields = data["kind"], {name: value for name, value in data.items() if name != "kind"}
-    if kind == "Dict":
-        return Dict({name: _read(part) for name, part in fields["spaces"].items()})
-    if kind == "Tuple":
-        return Tuple(tuple(_read(part) for part in fields["spaces"]))
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
-    return {"Discrete": Discrete, "Box": Box, "MultiDiscrete": MultiDiscrete, "MultiBinary": MultiBinary}[kind](
-        **values
-    )
