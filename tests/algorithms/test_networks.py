@@ -11,7 +11,7 @@ import pytest
 
 from motet.algorithms.actor_critic import ActorCritic
 from motet.algorithms.networks import MLP, Network
-from motet.algorithms.observations import View
+from motet.algorithms.observations import Observed
 from motet.algorithms.torsos import Torso
 from motet.errors import BadAlgorithm
 from motet.flow.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
@@ -49,19 +49,19 @@ def observe(space: Space, *leading: int) -> Any:
 )
 def test_every_observation_is_a_vector_of_floats(space: Space, observation: Any, expected: list[float]) -> None:
     leaves = jax.tree.map(lambda aval, value: np.asarray(value, aval.dtype), space.aval, observation)
-    np.testing.assert_allclose(jax.jit(View(space).numbers)(leaves), expected, rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(Observed(space).numbers)(leaves), expected, rtol=1e-6)
     several = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (3, 2, *leaf.shape)), leaves)
-    wide = jax.jit(View(space).numbers)(several)
+    wide = jax.jit(Observed(space).numbers)(several)
     assert wide.dtype == jnp.result_type(float)
     np.testing.assert_allclose(wide, np.broadcast_to(np.float32(expected), (3, 2, len(expected))), rtol=1e-6)
 
 
 def test_images_have_their_channels_last_and_lie_between_0_and_1() -> None:
     stack = observe(STACK, 2)
-    (image,) = jax.jit(View(STACK, (0,)).images)(stack)
+    (image,) = jax.jit(Observed(STACK, (0,)).images)(stack)
     np.testing.assert_allclose(image, np.moveaxis(np.asarray(stack), 1, -1) / 255, rtol=1e-6)
     for space, shape in ((IMAGE, (2, 36, 40, 3)), (Box(0, 255, (36, 36), "uint8"), (2, 36, 36, 1))):
-        (image,) = jax.eval_shape(View(space, (0,)).images, observe(space, 2))
+        (image,) = jax.eval_shape(Observed(space, (0,)).images, observe(space, 2))
         assert image.shape == shape
 
 

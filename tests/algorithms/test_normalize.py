@@ -11,7 +11,7 @@ import pytest
 import motet
 from motet.algorithms.descent import Learner
 from motet.algorithms.normalize import Moments, Statistics, measure, merge, normalise, nothing_seen
-from motet.algorithms.observations import View
+from motet.algorithms.observations import Observed
 from motet.algorithms.ppo import Scaled
 from tests.laws.cases import ALGORITHMS, assert_close, learner, run, state, traced
 from tests.sharing import sharing
@@ -170,6 +170,6 @@ def test_pictures_are_normalised_pixel_by_pixel() -> None:
     np.testing.assert_allclose(looked[:, :, :, 6, 6], 0, atol=1e-3)
     np.testing.assert_allclose(looked[:3, :, :, 5, 7], 1, rtol=1e-3)
     np.testing.assert_allclose(looked[3:, :, :, 5, 7], -1, rtol=1e-3)
-    view = View(space, (0,))
+    view = Observed(space, (0,))
     assert_close(view.images(looked)[0], jnp.moveaxis(looked, -3, -1))
     np.testing.assert_allclose(view.images(pictures)[0][0, 0, 6, 6], 90 / 255, rtol=1e-6)

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import motet
-from motet.flow import show
+from motet.flow import graph_text as show
 from motet.plan.check import violations
+from motet.plan.plan_text import text
 from motet.plan.project import project
-from motet.plan.show import text
 from motet.plan.traffic import traffic
 from tests.flow.probe import Probe
 from tests.laws.cases import assert_close, run

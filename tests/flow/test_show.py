@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 import motet
-from motet.flow import show
+from motet.flow import graph_text as show
 from motet.flow.describe import bundles, grouped, table, type_of
 from motet.flow.graph import Loop, walk
 

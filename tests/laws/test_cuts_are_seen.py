@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from motet.engine.run import Outcome, gather
 
 import motet
+from motet.engine.run import Outcome, gather
 from motet.flow.graph import Graph
 from motet.flow.trace import trace
 from motet.flow.values import is_key
@@ -106,7 +106,7 @@ def learned(algorithm: motet.Algorithm, plan: motet.Plan) -> Any:
 
 def assert_replicated(graph: Graph, outcome: Outcome) -> None:
     """What has no environment axis is the same on every device that has it, to the last bit."""
-    for store in (store for stores in outcome.stores.values() for store in stores):
+    for store in (store for stores in outcome.variables.values() for store in stores):
         for name, leaves in store.items():
             for leaf, axis in zip(leaves, graph.variables[name].axes, strict=True):
                 if axis is None and isinstance(leaf, jax.Array):

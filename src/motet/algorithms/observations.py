@@ -13,7 +13,7 @@ from motet.flow.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space, 
 
 
 @dataclass(frozen=True)
-class View:
+class Observed:
     """What a network sees of the observations of `space`.
 
     Discrete parts become indicators and arrays their flattened numbers; `uint8` images are brought to 0..1. All

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motet.algorithms.convolution import Convolution
-from motet.algorithms.observations import View, find_pictures
+from motet.algorithms.observations import Observed, find_pictures
 from motet.errors import BadAlgorithm
 from motet.flow.spaces import Space
 
@@ -70,14 +70,14 @@ class Convolutions(nn.Module):
 class Torso:
     """What turns observations into the features that everything else is computed from."""
 
-    view: View
+    view: Observed
     module: Convolutions | None
     """What looks at the pictures; None: there are none, and nothing to learn."""
 
     @staticmethod
     def make(space: Space, name: TorsoName) -> Torso:
         if name == "mlp":
-            return Torso(View(space), None)
+            return Torso(Observed(space), None)
         kind = "nature" if name == "auto" else name
         pictures = find_pictures(space, SMALLEST[kind], any_dtype=name != "auto")
         if not pictures and name != "auto":
@@ -86,7 +86,7 @@ class Torso:
                 f"The torso {name!r} looks at images{size}, but this environment shows {space}. "
                 "Choose the torso 'auto' or 'mlp', or let the environment show a box of three dimensions."
             )
-        return Torso(View(space, pictures), Convolutions(kind) if pictures else None)
+        return Torso(Observed(space, pictures), Convolutions(kind) if pictures else None)
 
     def init(self, key: jax.Array) -> Any:
         """Its parameters; () if it has none."""

@@ -17,7 +17,7 @@ def graph(args: list[str]) -> int:
     from motet.cli.options import GraphOptions, Task
 
     options = parse_task("graph", "Show an algorithm's loop as a graph.", args, task=Task, show=GraphOptions)
-    from motet.flow import show
+    from motet.flow import graph_text as show
 
     forms: dict[str, Callable[[Graph], str]] = {
         "text": show.text, "dot": show.dot, "svg": show.svg, "json": show.to_json
@@ -33,7 +33,7 @@ def plan(args: list[str]) -> int:
 
     about = "Show a plan: its fragments, their programs, and the traffic on its links. Nothing is run."
     options = parse_task("plan", about, args, task=Task, plan=plan_options(), show=ShowPlanOptions)
-    from motet.plan import show
+    from motet.plan import plan_text as show
     from motet.plan.check import check
     from motet.plan.presets import PRESETS
 

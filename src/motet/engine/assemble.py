@@ -13,11 +13,11 @@ from motet.engine.compiled import Home
 from motet.engine.environments import Environments
 from motet.engine.ledger import Ledger
 from motet.engine.lowering import Lowering
-from motet.engine.memory import check_replay
 from motet.engine.perform import Performer
 from motet.engine.place import Place, assign
 from motet.engine.ports import Channels, channels, ports_of
 from motet.engine.programs import ProgramCache
+from motet.engine.replay_fits import check_replay
 from motet.engine.replays import OutsideReplay
 from motet.engine.requests import Done
 from motet.engine.supervise import Supervisor

@@ -18,7 +18,7 @@ from motet.errors import BadEnvironment, EnvironmentFailed, MotetError, describe
 
 
 @dataclass(frozen=True)
-class Piece:
+class Seats:
     """Which environments of a run a group holds."""
 
     first: int
@@ -42,14 +42,14 @@ class Group(Protocol):
 At = list[int] | memoryview
 """One number: the row that a group is working on, so that others can tell which environment hangs."""
 
-Build = Callable[[Piece, At, np.ndarray], Group]
+Build = Callable[[Seats, At, np.ndarray], Group]
 """Makes a group, which keeps the number up to date, and a record of observations outside of bounds."""
 
 
 class Singles:
     """A group of single Gymnasium environments."""
 
-    def __init__(self, make: Make, form: Form, piece: Piece, at: At, record: np.ndarray):
+    def __init__(self, make: Make, form: Form, piece: Seats, at: At, record: np.ndarray):
         self.form, self.piece, self.at = form, piece, at
         self.observations, self.actions = Observations(form, record), Actions(form)
         self.length = np.zeros(len(piece.seeds), np.int64)

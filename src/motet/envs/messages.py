@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from motet.envs.form import Form
-from motet.envs.group import Piece
+from motet.envs.group import Seats
 from motet.errors import BadAlgorithm, BadEnvironment, EnvironmentFailed
 
 LENGTH = struct.Struct("<Q")
@@ -37,7 +37,7 @@ class Setup:
     build: bytes
     """The pickled `Build`."""
     form: Form
-    piece: Piece
+    piece: Seats
     number: int
     """Its own number."""
     workers: int

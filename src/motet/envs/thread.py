@@ -10,7 +10,7 @@ import numpy as np
 from motet.bounds import RECORD, Outside, Tally
 from motet.envs.checks import all_bounds
 from motet.envs.form import Form
-from motet.envs.group import Build, Group, Piece
+from motet.envs.group import Build, Group, Seats
 from motet.envs.slots import Slot, slots_over, slots_size
 from motet.errors import MotetError
 from motet.flow.host import HostStep, Leaves, Opening
@@ -24,7 +24,7 @@ class ThreadPool:
 
     def __init__(self, build: Build, form: Form, opening: Opening, tally: Tally | None = None):
         self._form, self._tally, self._record = form, tally or Tally(), np.zeros(RECORD)
-        piece = Piece(opening.first, tuple(opening.seed_of(index) for index in range(opening.count)))
+        piece = Seats(opening.first, tuple(opening.seed_of(index) for index in range(opening.count)))
         self._group: Group | None = build(piece, [0], self._record)
         self._slots = slots_over(np.zeros(slots_size(form, opening.count), np.uint8), 0, form, opening.count)
         self._turn = 0

@@ -11,7 +11,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from motet.envs.actions import Actions
 from motet.envs.checks import Observations, write_flags, write_rewards
 from motet.envs.form import Form, Make, check_same_spaces
-from motet.envs.group import At, Piece, close
+from motet.envs.group import At, Seats, close
 from motet.envs.slots import Slot
 from motet.errors import BadEnvironment, EnvironmentFailed, MotetError, described
 
@@ -28,7 +28,7 @@ class Vector:
       take a mask in this mode. Others would reset everything or nothing, and are refused.
     """
 
-    def __init__(self, make: Make, form: Form, piece: Piece, at: At, record: np.ndarray):
+    def __init__(self, make: Make, form: Form, piece: Seats, at: At, record: np.ndarray):
         self.form, self.piece, self.at = form, piece, at
         self.observations, self.actions = Observations(form, record), Actions(form)
         self.length = np.zeros(len(piece.seeds), np.int64)

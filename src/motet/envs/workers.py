@@ -17,7 +17,7 @@ import numpy as np
 from motet.bounds import RECORD, Outside, Tally
 from motet.envs.checks import all_bounds
 from motet.envs.form import Form
-from motet.envs.group import Build, Piece
+from motet.envs.group import Build, Seats
 from motet.envs.messages import ERRORS, OUTSIDE, RESET, STEP, WORDS, Setup, receive_words
 from motet.envs.process import Process, where_it_is
 from motet.envs.shared import attach
@@ -155,7 +155,7 @@ class WorkerPool:
         self._begin(worker, "starting")
         indices = range(worker.rows.start, worker.rows.stop)
         seeds = tuple(self._opening.seed_of(index, worker.deaths) for index in indices)
-        piece = Piece(self._opening.first + worker.rows.start, seeds)
+        piece = Seats(self._opening.first + worker.rows.start, seeds)
         setup = Setup(
             self._build, self._form, piece, worker.number, len(self._shares), self._opening.count, worker.rows
         )

@@ -11,9 +11,9 @@ import jax
 from motet.errors import BadAlgorithm
 from motet.flow.acting import Acting, AnyEnvironment
 from motet.flow.algorithm import Algorithm, Decision
-from motet.flow.assemble import complete, first_learner, prefill_loop
 from motet.flow.batches import Batching
 from motet.flow.calls import Calling
+from motet.flow.complete import complete, first_learner, prefill_loop
 from motet.flow.graph import Cut, Graph, Loop, Report, Roles
 from motet.flow.record import Recorder
 from motet.flow.replaying import STATE, Replaying

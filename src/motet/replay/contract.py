@@ -21,7 +21,7 @@ from motet.replay.draws import Drawn
 from motet.replay.frames import Pictures, is_empty
 from motet.replay.ring import Ring, Types
 from motet.replay.size import check_fits, in_words, machine_memory, tree_bytes
-from motet.replay.windows import View
+from motet.replay.windows import Reader
 
 if TYPE_CHECKING:
     from motet.replay.store import Store
@@ -149,7 +149,7 @@ class Replay(ABC):
         """A store of the same items in the host's memory ("host") or an OpenCL device's ("opencl", "opencl:1")."""
         kind, _, number = where.partition(":")
         if kind == "host" and not number:
-            from motet.replay.host import HostReplay
+            from motet.replay.host_store import HostReplay
 
             return HostReplay(self, example, num_envs)
         if kind == "opencl" and (not number or number.isdecimal()):
@@ -160,7 +160,7 @@ class Replay(ABC):
 
     # For the replays themselves.
 
-    def read(self, view: View, row: Any, column: Any) -> Any:
+    def read(self, view: Reader, row: Any, column: Any) -> Any:
         """The items that begin at rows and columns [N]."""
         if self.sequence is not None:
             return view.sequences(row, column, self.sequence)
@@ -195,13 +195,13 @@ class Replay(ABC):
             )
 
 
-def view_of(state: Ring) -> View:
+def view_of(state: Ring) -> Reader:
     """A state as what items are read through."""
 
     def take(leaf: jax.Array, place: jax.Array, column: jax.Array) -> jax.Array:
         return leaf.at[place, column].get(mode="promise_in_bounds")
 
-    return View(jnp, take, state.items, state.pictures, state.rows)
+    return Reader(jnp, take, state.items, state.pictures, state.rows)
 
 
 def _add_pictures(state: Ring, new: Any) -> Ring:

@@ -21,7 +21,7 @@ from motet.replay.frames import Pictures
 from motet.replay.prioritised import Prioritised, bad_priority
 from motet.replay.ring import Ring, Types
 from motet.replay.uniform import Uniform
-from motet.replay.windows import View
+from motet.replay.windows import Reader
 
 
 class SumTree(Protocol):
@@ -118,8 +118,8 @@ class Store:
         return self._view.swept(np.int32(self._written), self._columns, np.int32(number), steps)
 
     @property
-    def _view(self) -> View:
-        return View(np, self._keeper.take, self._items, self._pictures, self._rows)
+    def _view(self) -> Reader:
+        return Reader(np, self._keeper.take, self._items, self._pictures, self._rows)
 
     def update(self, index: Any, priority: Any) -> None:
         """Give drawn items [N] new priorities. Items of row -1 and those that are overwritten are left out; a priority
@@ -156,7 +156,7 @@ class Store:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _draw(self, replay: Prioritised, view: View, bits: np.ndarray) -> Drawn:
+    def _draw(self, replay: Prioritised, view: Reader, bits: np.ndarray) -> Drawn:
         assert self._tree is not None
         column, leaf, value = self._tree.find(shares(np, bits))
         if not (value > 0).all():

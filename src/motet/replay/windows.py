@@ -17,7 +17,7 @@ from motet.replay.frames import Pictures, dressed, is_empty
 
 
 @dataclass(frozen=True)
-class View:
+class Reader:
     """What remembered items are read through."""
 
     xp: Any
