@@ -337,7 +337,19 @@ CLAIMS = (
             "observations. motet also bootstraps at time limits and reports losses and episodes; rejax does neither",
         },
         vs_rejax,
-        at_least=1.5,
+        at_least=1.6,
+    ),
+    Claim(
+        "ppo_few_envs_vs_rejax",
+        {
+            **CARTPOLE,
+            "options": {**PPO, "num_envs": 4},
+            "rejax options": {**REJAX, "num_envs": 4},
+            "iterations": 200,
+            "how": f"as ppo_vs_rejax, with 4 environments x 128 steps; {NOTE}",
+        },
+        vs_rejax,
+        at_least=1.3,
     ),
     Claim(
         "ppo_two_devices",
