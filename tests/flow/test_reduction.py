@@ -215,6 +215,20 @@ MIXED: dict[str, Callable[..., Any]] = {
     "a branch by a mean": lambda x: jax.lax.cond(jnp.sum(x) > 0, lambda: jnp.max(x), lambda: jnp.min(x)),
     "a mean and a sum": lambda x: jnp.mean(x) + jnp.sum(x),
     "a sum and a number": lambda x: jnp.sum(x) + 1,
+    "rows weighed by their mean": lambda x: jnp.mean(x * jnp.mean(x)),
+    "rows over their largest": lambda x: jnp.mean(x / jnp.max(x)),
+    "rows weighed by their number": lambda x: jnp.mean(x * jnp.arange(x.shape[0])),
+    "rows weighed by a share of their number": lambda x: jnp.mean(x * (jnp.arange(x.shape[0]) + 1) / x.shape[0]),
+    "rows in a line": lambda x: jnp.mean(x * jnp.linspace(0, 1, x.shape[0])),
+    "rows by their neighbours": lambda x: jnp.mean(jnp.square(jnp.roll(x, 1) - x)),
+    "a choice by row of a mean": lambda x: jnp.sum(jnp.where(x > 0, jnp.mean(x), 0)),
+    "a product of rows": lambda x: jnp.prod(x),
+    "a network of gradients": lambda w, features: jnp.mean(
+        features @ jax.grad(lambda w: jnp.mean(jnp.square(features @ w)))(w)
+    ),
+    "a table of gradients": lambda table, action: jnp.mean(
+        jax.grad(lambda table: jnp.mean(table[action] ** 2))(table)[action]
+    ),
     "a mean of a mean's distance": lambda x: jnp.mean(jnp.abs(x - jnp.mean(x))),
     "a rounded mean": lambda x: jnp.floor(10 * jnp.mean(x)),
     "a mean beside a largest": lambda x: jnp.stack([jnp.mean(x), jnp.max(x)]),
@@ -248,6 +262,12 @@ ROW_WISE: dict[str, Callable[..., Any]] = {
     "noise of keys": lambda action: jax.vmap(lambda row: jax.random.normal(jax.random.fold_in(jax.random.key(0), row)))(
         action
     ),
+    "what each row chose": lambda features, action: features[jnp.arange(features.shape[0]), action % 4],
+    "what each row chose, by a constant": lambda features, action: features[np.arange(features.shape[0]), action % 4],
+    "a change of what each row chose": lambda features, action: features.at[
+        jnp.arange(features.shape[0]), action % 4
+    ].add(1.0),
+    "one of each": lambda action: nn.one_hot(action, ACTIONS),
     "a padded row": lambda features: jnp.pad(features, ((0, 0), (1, 0))),
 }
 
@@ -286,6 +306,7 @@ def test_rows_that_depend_on_their_piece_are_no_rows(case: str) -> None:
         lambda x: jax.pure_callback(lambda x: np.float32(0), jax.ShapeDtypeStruct((), np.float32), x),
         lambda x: jnp.mean(x) if x.shape[0] == N else jnp.sum(x),  # two programs
         lambda x: jnp.mean(jax.random.normal(jax.random.key(0), x.shape)),
+        lambda x: jnp.mean(x[2 * (jnp.arange(x.shape[0]) // 2)]),  # of every second row twice
     ],
 )
 def test_what_cannot_be_told_is_said_to_be_unknown(function: Callable[..., Any]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from motet.flow.reduction.equation import Equation, Rule
 from motet.flow.reduction.share import (
+    COUNTED,
     UNKNOWN,
     Operation,
     Share,
@@ -29,7 +30,7 @@ def total(equation: Equation, shares: Sequence[Share]) -> Share:
     if equation.rows(0) not in equation.params["axes"]:
         return share.scaled(0)
     if share.kind == "position":
-        return UNKNOWN
+        return COUNTED
     return part("sum", share.degree + 1) if share.kind == "rows" else share.scaled(1)
 
 

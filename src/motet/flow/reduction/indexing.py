@@ -29,7 +29,7 @@ def gather(equation: Equation, shares: Sequence[Share]) -> Share:
     table, index = shares
     spoiled = worst(shares)
     if spoiled is not None or table.zero:
-        return spoiled or table
+        return table if spoiled is None else UNKNOWN if spoiled.kind == "unknown" else spoiled
     if index.kind == "part" or (table.kind == "part" and index.kind == "rows"):
         return mixed(f"a choice of {words(table)} by {words(index)}")
     if table.kind in ("same", "part") and index.kind == "position":
@@ -87,8 +87,10 @@ def scatter(equation: Equation, shares: Sequence[Share]) -> Share:
 def _scatter(equation: Equation, shares: Sequence[Share], operation: Operation | None) -> Share:
     table, index, updates = shares
     spoiled = worst(shares)
-    if spoiled is not None or index.kind == "part":
-        return spoiled or mixed(f"an update by {words(index)}")
+    if spoiled is not None:
+        return UNKNOWN if spoiled.kind == "unknown" else spoiled
+    if index.kind == "part":
+        return mixed(f"an update by {words(index)}")
     if updates.zero and operation == "sum":
         return table
     into, rows = equation.rows(0), equation.rows(2)

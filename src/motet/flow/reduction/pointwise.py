@@ -13,6 +13,7 @@ import numpy as np
 
 from motet.flow.reduction.equation import Equation, Rule
 from motet.flow.reduction.share import (
+    COUNTED,
     OPPOSITE,
     UNKNOWN,
     ZERO,
@@ -136,7 +137,8 @@ def compare(equation: Equation, shares: Sequence[Share]) -> Share:
         return part(operation)
     if other.zero and one.kind in ("same", "rows"):
         return function([replace(one, degree=Fraction(0))], equation.name)
-    return function(shares, "a test")
+    result = function(shares, "a test")
+    return UNKNOWN if result.kind == "unknown" else result
 
 
 def convert(equation: Equation, shares: Sequence[Share]) -> Share:
@@ -151,6 +153,8 @@ def convert(equation: Equation, shares: Sequence[Share]) -> Share:
         return part(numbers[share.operation])
     if truth and np.dtype(old).kind != "b":
         return function(shares, "a test")
+    if jnp.issubdtype(new, jnp.inexact) and (share.kind == "position" or share.why):
+        return mixed(share.why or COUNTED.why)
     floors = jnp.issubdtype(new, jnp.integer) and jnp.issubdtype(old, jnp.inexact)
     return steady(equation, shares) if floors else share
 

@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from motet.flow.reduction.equation import Equation, Rule
-from motet.flow.reduction.share import POSITION, ROWS, SAME, UNKNOWN, Share, function, join, mixed, worst
+from motet.flow.reduction.share import COUNTED, POSITION, ROWS, SAME, UNKNOWN, Share, function, join, mixed, worst
 
 
 def keep(equation: Equation, shares: Sequence[Share]) -> Share:
@@ -157,7 +157,9 @@ def dynamic_update(equation: Equation, shares: Sequence[Share]) -> Share:
 
 
 def iota(equation: Equation, shares: Sequence[Share]) -> Share:
-    return POSITION if equation.rows_out == equation.params["dimension"] else SAME
+    if equation.rows_out != equation.params["dimension"]:
+        return SAME
+    return POSITION if np.issubdtype(equation.params["dtype"], np.integer) else mixed(COUNTED.why)
 
 
 RULES: dict[str, Rule] = {

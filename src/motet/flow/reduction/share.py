@@ -42,7 +42,7 @@ class Share:
     constant: tuple[Any, Any] | None = None
     """The number that it is everywhere, with the whole batch and with the other number of rows."""
     why: str = ""
-    """Of what is mixed: how that came about."""
+    """Of what is mixed, or would be as a quantity: how that came about."""
     columns: tuple[Share, ...] = ()
     """Of an array of indices: what each of its columns is, where one is a position."""
 
@@ -75,6 +75,8 @@ ROWS = Share("rows")
 ZERO = Share("same", constant=(0, 0))
 POSITION = Share("position")
 UNKNOWN = Share("unknown")
+COUNTED = Share("unknown", why="row numbers, which every piece counts for itself")
+"""Computed from positions: it may still be an index, or be compared, but as a quantity it would be mixed."""
 
 
 def mixed(why: str) -> Share:
@@ -122,7 +124,7 @@ def join(shares: Sequence[Share], what: str) -> Share:
     if len(set(nonzero)) == 1 and (nonzero[0].constant is None or len(nonzero) == len(shares)):
         return nonzero[0]
     if any(share.kind == "position" for share in shares):
-        return UNKNOWN
+        return COUNTED
     if len({share.degree for share in nonzero}) > 1:
         return mixed(f"{what} of values that grow differently with the number of rows")
     parts: set[Operation] = {share.operation for share in nonzero if share.operation is not None}
@@ -142,7 +144,7 @@ def product(shares: Sequence[Share], what: str, degree: Fraction | int) -> Share
         return spoiled
     parts = [share for share in shares if share.kind == "part"]
     if any(share.kind == "position" for share in shares):
-        return UNKNOWN
+        return COUNTED
     if not parts:
         return alongside(shares).scaled(degree)
     others = [share for share in shares if share.kind != "part"]
@@ -164,5 +166,5 @@ def function(shares: Sequence[Share], what: str) -> Share:
     if any(share.degree for share in shares):
         return mixed(f"{what} of a value that grows with the number of rows")
     if any(share.kind == "position" for share in shares):
-        return UNKNOWN
+        return COUNTED
     return alongside(shares)

@@ -11,7 +11,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from motet.flow.reduction import contractions, indexing, marks, pointwise, shapes
 from motet.flow.reduction.equation import Equation, Rule, differing, row_axis
-from motet.flow.reduction.share import POSITION, SAME, UNKNOWN, ZERO, Share, alongside, join, mixed, worst
+from motet.flow.reduction.share import COUNTED, POSITION, SAME, UNKNOWN, ZERO, Share, alongside, join, mixed, worst
 
 RULES: dict[str, Rule] = {**pointwise.RULES, **shapes.RULES, **contractions.RULES, **indexing.RULES}
 CALLS = {
@@ -199,7 +199,7 @@ class Walk:
             return UNKNOWN
         axis = row_axis(one.shape, two.shape)
         if axis is not None and all(np.array_equal(each, np.arange(each.size)) for each in (one, two)):
-            return POSITION
+            return POSITION if np.issubdtype(one.dtype, np.integer) else mixed(COUNTED.why)
         # Along the rows it must be the same number everywhere, of which one is enough.
         ends = [each if axis is None else each.take([0], axis) for each in (one, two)]
         if not all(np.array_equal(a, np.broadcast_to(b, a.shape)) for a, b in zip((one, two), ends, strict=True)):
