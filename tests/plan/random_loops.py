@@ -33,22 +33,22 @@ RESULTS: dict[str, Callable[[Any, Any], Any]] = {
 DTYPES = {"mean": np.float32, "any": np.bool_, "all": np.bool_}
 
 
-def variable(name: str, sort: Sort, *, late: bool = False) -> Var:
+def variable(name: str, sort: Sort, *, loop: str | None = None, late: bool = False) -> Var:
     aval = jax.ShapeDtypeStruct((ENVS,) if sort == "rows" else (), DTYPES.get(sort, np.int32))
     combine: Any = sort if sort in RESULTS else None
-    return Var(name, jax.tree.structure(0), (aval,), (0 if sort == "rows" else None,), (combine,), late=late)
+    return Var(name, jax.tree.structure(0), (aval,), (0 if sort == "rows" else None,), (combine,), (1,), loop, late)
 
 
 def sort_of(var: Var) -> Sort:
     return "rows" if var.axes[0] is not None else var.combine[0] or "one"
 
 
-def output(var: Var, name: str, how: str, count: int) -> Var:
-    """What `count` rounds of `var` become."""
+def output(var: Var, name: str, how: str, count: int, loop: str) -> Var:
+    """What `count` rounds of `var` become, in the loop around theirs."""
     (aval,), (axis,) = var.avals, var.axes
     shape = (count, *aval.shape) if how == "stack" else aval.shape
     moved = None if axis is None else axis + (how == "stack")
-    return Var(name, var.treedef, (jax.ShapeDtypeStruct(shape, aval.dtype),), (moved,), var.combine)
+    return Var(name, var.treedef, (jax.ShapeDtypeStruct(shape, aval.dtype),), (moved,), var.combine, (1,), loop)
 
 
 def view(state: Any) -> Any:
@@ -95,6 +95,7 @@ class Maker:
         self.variables: dict[str, Var] = {}
         self.views: dict[str, View] = {}
         self.nodes = self.loops = 0
+        self.around = ["iteration"]
         self.states = [self.declare("state", self.some("one", "rows")) for _ in range(chance.randint(1, 4))]
         self.slow = [self.with_view() for _ in range(chance.randint(0, 2))]
         self.echoes = [self.declare("late", self.some("one", "rows"), late=True) for _ in range(chance.randint(0, 1))]
@@ -135,7 +136,7 @@ class Maker:
         reads = self.some_of(scope)
         has_rows = bool(self.reading(reads, "rows"))
         of_rows = self.some("rows", "rows", self.some(*RESULTS))
-        made = self.declare("value", of_rows if has_rows else self.some("one", "one", "rows"))
+        made = self.declare("value", of_rows if has_rows else self.some("one", "one", "rows"), loop=self.around[-1])
         changes = self.reading(self.states, "rows") + ([] if has_rows else self.reading(self.states, "one"))
         writes = [made, *([self.some(*changes)] if changes and self.chance.random() < 0.6 else [])]
         return self.node(reads, writes), made
@@ -157,19 +158,21 @@ class Maker:
             made.append(value)
         return tuple(items), made
 
-    def loop(self, depth: int, visible: list[str]) -> tuple[Loop, list[str]]:
+    def loop(self, depth: int, visible: list[str], every: int = 1) -> tuple[Loop, list[str]]:
         self.loops += 1
-        count, name = self.chance.randint(1, 4), f"loop{self.loops}"
+        count, name = self.chance.randint(1, 4) if every == 1 else 1, f"loop{self.loops}"
+        self.around.append(name)
         body, inside = self.body(depth, visible)
+        self.around.pop()
         outputs = []
         for inner in inside:
             var = self.variables[inner]
             if len(var.avals[0].shape) == (var.axes[0] is not None) and self.chance.random() < 0.5:
                 how = self.some("stack", *self.summaries(sort_of(var), count))
                 out = f"out{len(self.variables)}"
-                self.variables[out] = output(var, out, how, count)
+                self.variables[out] = output(var, out, how, count, self.around[-1])
                 outputs.append(Output(out, inner, how))
-        return Loop(name, count, body, tuple(outputs)), [out.name for out in outputs]
+        return Loop(name, count, body, tuple(outputs), every=every), [out.name for out in outputs]
 
     @staticmethod
     def summaries(sort: Sort, count: int) -> list[str]:
@@ -179,7 +182,7 @@ class Maker:
     def echo(self, late: str, visible: list[str]) -> Loop:
         """A loop in which one node draws and another answers, and the answer may come late."""
         sort = sort_of(self.variables[late])
-        ring, drawn = self.declare("ring", sort), self.declare("drawn", sort)
+        ring, drawn = self.declare("ring", sort), self.declare("drawn", sort, loop=f"echo of {late}")
         self.states.append(ring)
         seen = self.reading(visible, "one")[:1]
         draw = self.node([late, ring, *seen], [drawn, ring])
@@ -188,11 +191,21 @@ class Maker:
 
     def graph(self) -> Graph:
         body, made = self.body(2, [])
+        seldom = []
+        if self.chance.random() < 0.3:  # a loop that does not run in every iteration
+            loop, outputs = self.loop(1, made, every=self.chance.randint(2, 3))
+            seldom.append(loop)
+            made += outputs
         ends = [self.node([name, *self.some_of([*self.reading(made, "one"), name])], [name]) for name in self.slow]
         echoes = [self.echo(late, made) for late in self.echoes]
-        iteration = [*body, *echoes]
+        iteration = [*body, *seldom, *echoes]
         if self.chance.random() < 0.5:  # what an echo is told, no node after it may have made
-            iteration = [*body[: len(body) // 2], *(self.echo_alone(each) for each in echoes), *body[len(body) // 2 :]]
+            iteration = [
+                *body[: len(body) // 2],
+                *(self.echo_alone(each) for each in echoes),
+                *body[len(body) // 2 :],
+                *seldom,
+            ]
         first = [self.node([], [state], "init") for state in [*self.states, *self.slow, *self.echoes]]
         prefill = [Loop("prefill", 2, body, (), "run", first=1000)] if self.chance.random() < 0.3 else []
         root = Loop("run", 1, (*first, *prefill, Loop("iteration", 1, (*iteration, *ends), (), "iteration")))

@@ -42,6 +42,11 @@ class Sequential:
         return {name: self.memory[name] for name in states(self.graph)}
 
     def visit(self, item: Item, index: int) -> None:
+        if isinstance(item, Loop) and (index + 1) % item.every:
+            for out in item.outputs:  # it does not run in this iteration
+                aval = self.graph.variables[out.name].avals[0]
+                self.memory[out.name] = np.zeros(aval.shape, aval.dtype)
+            return
         if isinstance(item, Loop):
             self.loop(item)
             return
