@@ -69,6 +69,16 @@ def test_workers_are_new_processes_without_jax(by: str, monkeypatch: pytest.Monk
     pool.close()
 
 
+def test_workers_never_take_the_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever platform the caller's JAX was told to use, an environment that computes with JAX gets the processor."""
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    pool = open_workers(Counter, count=1, workers=1)
+    (pid,) = pids(pool)
+    variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    pool.close()
+    assert [each for each in variables if each.startswith(b"JAX_PLATFORMS=")] == [b"JAX_PLATFORMS=cpu"]
+
+
 def test_shares_are_contiguous_and_even() -> None:
     pool = open_workers(Counter, count=5, workers=3)
     assert pool.rows == (slice(0, 2), slice(2, 4), slice(4, 5))

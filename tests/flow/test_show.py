@@ -6,6 +6,7 @@ import json
 import re
 from functools import cache
 from itertools import pairwise
+from typing import get_args
 from xml.etree import ElementTree
 
 import pytest
@@ -13,9 +14,11 @@ import pytest
 import motet
 from motet.flow import graph_text as show
 from motet.flow.describe import bundles, grouped, table, type_of
-from motet.flow.graph import Loop, walk
+from motet.flow.draw import FILL, INK
+from motet.flow.graph import Kind, Loop, walk
 
 ALGORITHMS = {"ppo": motet.PPO(num_envs=8), "a2c": motet.A2C(num_envs=8), "dqn": motet.DQN()}
+ALGORITHMS["prioritised"] = motet.DQN(prioritised=True)
 every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
 
 
@@ -140,3 +143,7 @@ def test_a_table_aligns_its_columns():
         "a            1",
         "long name  100",
     ]
+
+
+def test_every_kind_of_node_has_its_colours():
+    assert set(FILL) == set(INK) == set(get_args(Kind))

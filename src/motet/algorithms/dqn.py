@@ -167,7 +167,8 @@ class DQN(Algorithm):
         errors = value - jax.lax.stop_gradient(goal)
         weight = sample.weight if self.prioritised else 1.0
         loss = jnp.mean(real(weight * errors**2 / 2, steps.valid))
-        return loss, ({"loss": loss, "value": jnp.mean(value)}, jnp.abs(errors))
+        # A step that never came back has nothing to learn from: without a priority it is not drawn again.
+        return loss, ({"loss": loss, "value": jnp.mean(value)}, jnp.abs(real(errors, steps.valid)))
 
     def apply(self, state: Learner, gradients: Any) -> Learner:
         changes, optimiser = self.optimiser.update(gradients, state.optimiser, state.params)

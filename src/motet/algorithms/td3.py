@@ -47,6 +47,17 @@ class Learner:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
+class Gradients:
+    """What one batch says of all networks."""
+
+    mean: Params
+    share: jax.Array
+    """[] Of how much of the batch the actor's gradient was computed; the rest counts as 0 in its mean. Whether it is
+    due is decided once, with the weights that it is computed from, which may be older than what it changes."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
 class Weights:
     """What a gradient needs."""
 
@@ -138,7 +149,7 @@ class TD3(Algorithm):
     def exploit(self, policy: Acting, memory: Any, observation: Any, key: jax.Array) -> Decision:
         return Decision(self.scale.to_box(self.choose(policy.actor, observation)))
 
-    def gradient(self, weights: Weights, batch: Transitions, keys: jax.Array) -> tuple[Params, dict[str, jax.Array]]:
+    def gradient(self, weights: Weights, batch: Transitions, keys: jax.Array) -> tuple[Gradients, dict[str, jax.Array]]:
         """The critics' gradients, and the actor's where they are due; elsewhere they are not computed but 0."""
         params, goal = weights.params, self.goal(weights.target, batch, keys)
         critics, metrics = jax.grad(self.critic_loss, has_aux=True)(params.critics, goal, batch)
@@ -147,7 +158,9 @@ class TD3(Algorithm):
             lambda: jax.grad(self.actor_loss)(params.actor, params.critics, batch),
             lambda: jax.tree.map(jnp.zeros_like, params.actor),
         )
-        return Params(actor, critics), metrics
+        # Counted over rows, it is averaged over pieces of the batch as the gradients are. Rewards are always finite.
+        share = jnp.mean(jnp.where(jnp.isfinite(batch.reward), weights.due, 0).astype(batch.reward.dtype))
+        return Gradients(Params(actor, critics), share), metrics
 
     def goal(self, target: Params, batch: Transitions, keys: jax.Array) -> jax.Array:
         """What the value of each action taken should be [N]; an episode that was cut short goes on in it."""
@@ -170,14 +183,16 @@ class TD3(Algorithm):
         value = self.critic(critics[0], batch.observation, self.choose(actor, batch.observation))
         return -jnp.mean(real(value, batch.valid))
 
-    def apply(self, state: Learner, gradients: Params) -> Learner:
-        critics = descent.descend(self.optimiser, state.critics, gradients.critics)
+    def apply(self, state: Learner, gradients: Gradients) -> Learner:
+        """What was due when the gradients were computed, with whatever weights, is done."""
+        critics = descent.descend(self.optimiser, state.critics, gradients.mean.critics)
 
         def move() -> tuple[descent.Learner, Params]:
-            actor = descent.descend(self.optimiser, state.actor, gradients.actor)
+            mean = jax.tree.map(lambda leaf: leaf / gradients.share, gradients.mean.actor)
+            actor = descent.descend(self.optimiser, state.actor, mean)
             return actor, follow(state.target, Params(actor.params, critics.params), self.target_rate)
 
-        actor, target = jax.lax.cond(self.due(state), move, lambda: (state.actor, state.target))
+        actor, target = jax.lax.cond(gradients.share > 0, move, lambda: (state.actor, state.target))
         return Learner(actor, critics, target, state.updates + 1)
 
     def loop(self, flow: Flow) -> None:

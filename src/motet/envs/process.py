@@ -153,4 +153,4 @@ def _environment() -> dict[str, str]:
     found = [str(Path(motet.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     paths = {"PYTHONPATH": os.pathsep.join(filter(None, found))}
     # A user's module that imports JAX must not take the accelerator from the run.
-    return {"JAX_PLATFORMS": "cpu", **os.environ, **QUIET, **paths}
+    return {**os.environ, **QUIET, **paths, "JAX_PLATFORMS": "cpu"}

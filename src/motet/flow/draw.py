@@ -16,26 +16,28 @@ from typing import Literal
 from xml.sax.saxutils import escape
 
 from motet.flow.describe import Way, bundles, extent, grouped, heading, title, type_of
-from motet.flow.graph import Edge, Graph, Item, Loop, Node, walk
+from motet.flow.graph import Edge, Graph, Item, Kind, Loop, Node, walk
 
 Side = Literal[-1, 1]  # left, right
 
-FILL = {
+FILL: dict[Kind, str] = {
     "init": "#e2e8f0",
     "act": "#bfdbfe",
     "env": "#bbf7d0",
     "call": "#ddd6fe",
     "remember": "#fde68a",
     "sample": "#fed7aa",
+    "reprioritize": "#fde68a",
     "apply": "#fecdd3",
 }
-INK = {
+INK: dict[Kind, str] = {
     "init": "#475569",
     "act": "#1d4ed8",
     "env": "#15803d",
     "call": "#6d28d9",
     "remember": "#b45309",
     "sample": "#c2410c",
+    "reprioritize": "#b45309",
     "apply": "#be123c",
 }
 RATE = {"step": "#ea580c", "update": "#7c3aed", "iteration": "#2563eb", "run": "#94a3b8"}

@@ -148,12 +148,16 @@ def advance(
     truncated = jnp.zeros_like(terminated) if limit is None else (length >= limit) & ~terminated
     done = terminated | truncated
 
-    def renew() -> tuple[Any, Any]:
+    def renew() -> Any:
         fresh = jax.vmap(lambda key: env.reset(jax.random.fold_in(key, 1)))(draw())
         return jax.tree.map(lambda new, old: _where(done, new, old), fresh, (state, next_observation))
 
-    # Most steps end no episode at all: then no reset is computed.
-    state, observation = jax.lax.cond(jnp.any(done), renew, lambda: (state, next_observation))
+    def renew_if_any() -> Any:
+        return jax.lax.cond(jnp.any(done), renew, lambda: (state, next_observation))
+
+    # Most steps end no episode at all: on a CPU, no reset is computed then. Elsewhere the choice itself takes longer,
+    # and among thousands of environments one nearly always ends.
+    state, observation = jax.lax.platform_dependent(cpu=renew_if_any, default=renew)
     step = Step(
         observation=observation,
         next_observation=next_observation,
