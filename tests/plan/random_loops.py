@@ -192,7 +192,7 @@ class Maker:
     def graph(self) -> Graph:
         body, made = self.body(2, [])
         seldom = []
-        if self.chance.random() < 0.3:  # a loop that does not run in every iteration
+        if self.chance.random() < 0.5:  # a loop that does not run in every iteration
             loop, outputs = self.loop(1, made, every=self.chance.randint(2, 3))
             seldom.append(loop)
             made += outputs
