@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import jax
 
@@ -94,12 +94,8 @@ def train(
         cache.enable()
     dispatch.inline()
     algorithm = algorithms.find(algorithm)() if isinstance(algorithm, str) else algorithm
-    if isinstance(env, str) or _makes_environments(env):
-        env = envs.make(env)
     _expect("algorithm", algorithm, Algorithm, "a name such as 'ppo' or an algorithm such as motet.PPO()")
-    wanted = "an id such as 'CartPole-v1', a motet.Environment or a function that makes a Gymnasium environment"
-    _expect("env", env, (Environment, HostEnvironment), wanted)
-    assert isinstance(env, (Environment, HostEnvironment))
+    env = envs.as_environment(env)
     chosen = find_plan(plan) if plan is not None else default_plan(algorithm, env)
     for name, seconds in (("timeout", timeout), ("step_timeout", step_timeout)):
         if seconds <= 0:
@@ -114,14 +110,9 @@ def train(
     spec = Spec(env.observation_space, env.action_space, graph.iterations)
     limits = Limits(timeout, step_timeout, restarts)
     bounds.take(env)  # what other runs saw
-    result = _Session(graph, chosen, algorithm.bind(spec), seed, run_dir, display, mode, limits).run(devices)
+    names = folder.Names(algorithms.name_of(algorithm), *envs.origin(env))
+    result = _Session(graph, chosen, algorithm.bind(spec), seed, run_dir, display, mode, limits, names).run(devices)
     return replace(result, outside=bounds.take(env))
-
-
-def _makes_environments(env: object) -> TypeGuard[Callable[[], Any]]:
-    """Whether it is a function, or a class of another library, that makes environments."""
-    ours = (Environment, HostEnvironment)
-    return callable(env) and not isinstance(env, ours) and not (isinstance(env, type) and issubclass(env, ours))
 
 
 def _expect(what: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:
@@ -160,6 +151,7 @@ class _Session:
     display: Display | None
     mode: Mode
     limits: Limits
+    names: folder.Names
 
     def __post_init__(self) -> None:
         self.steps = self.graph.prefill_steps + self.graph.iterations * self.graph.steps_per_iteration
@@ -170,7 +162,7 @@ class _Session:
         meter = Meter(self.graph.steps_per_iteration, self.graph.prefill_steps, self._row, self._status)
         try:
             if self.writer:
-                self.writer.begin(self.graph, self.plan, self.algorithm, self.seed)
+                self.writer.begin(self.graph, self.plan, self.algorithm, self.seed, self.names)
             if self.display:
                 self.display.begin(self.graph, self.plan, self.steps)
             run = Run(self.graph, self.plan, self.seed, devices, meter, self.mode, limits=self.limits)
