@@ -54,7 +54,9 @@ def test_what_is_not_made_yet_is_named() -> None:
     fails(motet.BadOption, "algorithm must be a name", "PPO is a class", algorithm=motet.PPO)
     fails(motet.BadOption, "env must be an id", env=3)
     fails(motet.BadOption, "plan must be", "call it, as coarse()", plan=motet.coarse)
-    with pytest.raises(motet.BadOption, match=r"motet\.make"):
+    with pytest.raises(motet.BadOption, match="env must be an id"):
+        motet.evaluate(None, 3)  # type: ignore[arg-type]
+    with pytest.raises(motet.BadOption, match=r"policy must be a motet\.Policy"):
         motet.evaluate(None, "CartPole-v1")  # type: ignore[arg-type]
 
 

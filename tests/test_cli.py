@@ -280,7 +280,7 @@ def test_plan_shows_fragments_programs_and_traffic(run):
 
 def test_plan_shows_what_is_cut_inside_a_loop(run):
     _, out, _ = run("plan", "ppo", "CartPole-v1", "--preset", "fine", *SMALL)
-    assert re.search(r"^      receive from learner: decision.action\n      env\n", out, re.MULTILINE)
+    assert re.search(r"^      receive from learner: decision.action\n      call:\n        env\n", out, re.MULTILINE)
     assert re.search(r"^decision +learner +environments +step +16 ", out, re.MULTILINE)
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Stalled,
         UnknownName,
     )
+    from motet.evaluation import evaluate
     from motet.flow.algorithm import Algorithm, Decision, Spec, option
     from motet.flow.batch import batch_gather, batch_max, batch_mean, batch_min, batch_moments, batch_ranks, batch_sum
     from motet.flow.environment import Environment
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from motet.plan.presets import anakin, batched, central, coarse, fine, multi_learner, pearl, sebulba
     from motet.plan.project import project
     from motet.replay import Prioritised, Uniform
-    from motet.runs.evaluate import evaluate
     from motet.runs.policy import Policy
     from motet.training import Result, train
 
@@ -95,7 +95,7 @@ _HOME = {
     "motet.plan.presets": ("anakin", "batched", "central", "coarse", "fine", "multi_learner", "pearl", "sebulba"),
     "motet.plan.project": ("project",),
     "motet.replay": ("Prioritised", "Uniform"),
-    "motet.runs.evaluate": ("evaluate",),
+    "motet.evaluation": ("evaluate",),
     "motet.runs.policy": ("Policy",),
     "motet.training": ("Result", "train"),
 }

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import jax
 
@@ -104,19 +104,16 @@ def train(
         spec = Spec(env.observation_space, env.action_space, graph.iterations)
         settings = Settings(seed, Limits(timeout, step_timeout, restarts))
         bounds.take(env)  # what other runs saw
-        result = _Session(graph, chosen, algorithm.bind(spec), settings, run_dir, display, mode).run(devices)
+        names = folder.Names(algorithms.name_of(algorithm), *envs.origin(env))
+        result = _Session(graph, chosen, algorithm.bind(spec), settings, run_dir, display, mode, names).run(devices)
         return replace(result, outside=bounds.take(env))
 
 
 def _made(algorithm: Algorithm | str, env: Any) -> tuple[Algorithm, Environment | HostEnvironment]:
     """The algorithm and the environment that were named."""
     algorithm = algorithms.find(algorithm)() if isinstance(algorithm, str) else algorithm
-    if isinstance(env, str) or _makes_environments(env):
-        env = envs.make(env)
     _expect("algorithm", algorithm, Algorithm, "a name such as 'ppo' or an algorithm such as motet.PPO()")
-    wanted = "an id such as 'CartPole-v1', a motet.Environment or a function that makes a Gymnasium environment"
-    _expect("env", env, (Environment, HostEnvironment), wanted)
-    assert isinstance(env, (Environment, HostEnvironment))
+    env = envs.as_environment(env)
     return algorithm, env
 
 
@@ -126,12 +123,6 @@ def _check_limits(timeout: float, step_timeout: float, restarts: int) -> None:
             raise BadOption(f"{name} must be above 0 seconds, got {seconds}")
     if restarts < 0:
         raise BadOption(f"restarts must be at least 0, got {restarts}")
-
-
-def _makes_environments(env: object) -> TypeGuard[Callable[[], Any]]:
-    """Whether it is a function, or a class of another library, that makes environments."""
-    ours = (Environment, HostEnvironment)
-    return callable(env) and not isinstance(env, ours) and not (isinstance(env, type) and issubclass(env, ours))
 
 
 def _expect(what: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:
@@ -169,6 +160,7 @@ class _Session:
     run_dir: str | Path | None
     display: Display | None
     mode: Mode
+    names: folder.Names
 
     def __post_init__(self) -> None:
         self.steps = self.graph.prefill_steps + self.graph.iterations * self.graph.steps_per_iteration
@@ -179,7 +171,7 @@ class _Session:
         meter = Meter(self.graph.steps_per_iteration, self.graph.prefill_steps, self._row, self._status)
         try:
             if self.writer:
-                self.writer.begin(self.graph, self.plan, self.algorithm, self.settings.seed)
+                self.writer.begin(self.graph, self.plan, self.algorithm, self.settings.seed, self.names)
             if self.display:
                 self.display.begin(self.graph, self.plan, self.steps)
             reporter = Reporter(self.graph, self.plan, meter)

@@ -187,7 +187,8 @@ def test_an_evaluation_tells_a_policy_what_training_does() -> None:
 
 
 def test_an_evaluation_on_host_environments_begins_anew_with_each_episode() -> None:
-    """Rewards of Numbered are its identity, from 0 to 1, and whole numbers above it."""
+    """An observation of Numbered is the episode's name times the limit, plus the steps so far; so is the reward after
+    it."""
     env = Gymnasium(host_envs.Numbered)
 
     class Notes(Repeats):
@@ -201,7 +202,8 @@ def test_an_evaluation_on_host_environments_begins_anew_with_each_episode() -> N
     motet.evaluate(Policy(mine, mine.policy(mine.init(jax.random.key(0)))), env, episodes=2)
     jax.effects_barrier()
     seen, reward, action = np.asarray(told, float).T
-    first = seen < 1
+    first = seen % host_envs.LIMIT == 0
+    assert 0 < first.sum() < len(first)
     np.testing.assert_array_equal(reward[first], 0)
     np.testing.assert_array_equal(action[first], 0)
     np.testing.assert_allclose(reward[~first], seen[~first] - 1, rtol=1e-6)

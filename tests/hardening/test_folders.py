@@ -22,6 +22,7 @@ from motet.runs import folder, policy
 TINY = motet.A2C(num_envs=4, num_steps=5, hidden=(4,))
 ARGS = ["--num-envs", "4", "--num-steps", "5", "--hidden", "4", "--total-timesteps", "80", "--preset", "anakin",
         "--evaluate-episodes", "2"]  # fmt: skip
+NAMES = folder.Names("a2c", "CartPole-v1", {})
 MOTET = [sys.executable, "-c", "import sys; from motet.cli import main; sys.exit(main())"]
 
 
@@ -123,10 +124,10 @@ def test_names_are_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_folder_belongs_to_one_living_run() -> None:
     graph = motet.trace(TINY, motet.make("CartPole-v1"), total_timesteps=80)
     one, other = folder.Writer(Path("run")), folder.Writer(Path("run"))
-    one.begin(graph, motet.anakin(), TINY, 0)
+    one.begin(graph, motet.anakin(), TINY, 0, NAMES)
     message = f"is in use by the run of process {os.getpid()}"
     with pytest.raises(motet.BadOption, match=message):
-        other.begin(graph, motet.anakin(), TINY, 0)
+        other.begin(graph, motet.anakin(), TINY, 0, NAMES)
     with pytest.raises(motet.BadOption, match=message):
         folder.Writer(Path("run"))
     other.close()

@@ -13,7 +13,7 @@ import pytest
 from motet import replay as package
 from motet.errors import BadOption, UnknownName
 from motet.replay import Prioritised, Uniform, draw_bits
-from motet.replay import host as host_module
+from motet.replay import host_store as host_module
 from motet.replay import opencl as opencl_module
 from tests.replay.cases import steps
 

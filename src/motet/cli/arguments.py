@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from motet.errors import BadOption
 
 if TYPE_CHECKING:
+    from motet.cli.options import Task
     from motet.flow.algorithm import Algorithm
     from motet.flow.graph import Graph
     from motet.plan.plan import Plan
@@ -31,12 +32,11 @@ def parse_task(command: str, about: str, args: list[str], **parts: type) -> Any:
     return parse(f"{command} {name}", rest, about, **parts, algorithm=algorithms.find(name))
 
 
-def traced(algorithm: Algorithm, env: str, total_timesteps: int = 10**9, plan: Plan | None = None) -> Graph:
-    from motet import envs
+def traced(algorithm: Algorithm, task: Task, total_timesteps: int = 10**9, plan: Plan | None = None) -> Graph:
     from motet.flow.trace import trace
 
     cuts = plan.cuts() if plan else ()
-    return trace(algorithm, envs.make(env), total_timesteps=total_timesteps, cuts=cuts)
+    return trace(algorithm, task.make(), total_timesteps=total_timesteps, cuts=cuts)
 
 
 def write(text: str, output: Path | None) -> None:

@@ -26,7 +26,7 @@ def check_plan(args: list[str]) -> int:
     if not rest:
         return _verdict(list(numbers(found)))
     options = parse_task(f"check-plan {file}", "Check a plan.", rest, task=Task)
-    return _verdict(violations(traced(options.algorithm, options.task.env, plan=found), found))
+    return _verdict(violations(traced(options.algorithm, options.task, plan=found), found))
 
 
 def _verdict(found: Sequence[str]) -> int:
@@ -40,12 +40,11 @@ def check_env(args: list[str]) -> int:
 
     about = "Play an environment with random actions and say whether it keeps its contract."
     options = parse("check-env", args or ["--help"], about, task=Task, play=CheckEnvOptions)
-    from motet import envs
     from motet.envs.examine import examine, lines
 
     if options.play.steps < 1:
         raise BadOption(f"--steps must be at least 1, got {options.play.steps}")
-    env = envs.make(options.task.env)
+    env = options.task.make()
     with busy("playing"):
         seen = examine(env, steps=options.play.steps, seed=options.play.seed, strict=options.play.strict)
     print("\n".join(lines(env, seen)))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from motet.errors import BadOption
+
+if TYPE_CHECKING:
+    from motet.runs.folder import Names
 
 
 def evaluate(args: list[str]) -> int:
@@ -20,9 +23,9 @@ def evaluate(args: list[str]) -> int:
 
     if options.run.episodes < 1:
         raise BadOption(f"--episodes must be at least 1, got {options.run.episodes}")
-    config = _config(options.run.run_dir)
-    policy = Policy.load(options.run.run_dir, algorithms.find(config["algorithm"]))
-    env = _environment(config["environment"], options.run.strict)
+    names = _names(options.run.run_dir, options.run.trust)
+    policy = Policy.load(options.run.run_dir, algorithms.find(names.algorithm))
+    env = _environment(names, options.run.strict)
     run = options.run
     score = evaluate(
         policy,
@@ -39,23 +42,35 @@ def evaluate(args: list[str]) -> int:
     return 0
 
 
-def _config(run_dir: Path) -> dict[str, Any]:
-    """What a run's folder says of itself."""
+def _names(run_dir: Path, trusted: bool) -> Names:
+    """What a run's folder says of itself. Names of modules are only believed if this user wrote or trusts them."""
+    from motet.runs import trust
+    from motet.runs.folder import Names
     from motet.runs.reading import read_json
 
     file = run_dir / "config.json"
     if not file.is_file():
         raise BadOption(f"{run_dir} is no run's folder: it holds no config.json. `motet train` makes such folders.")
     config = read_json(file)
-    names = ("algorithm", "environment")
-    if not isinstance(config, dict) or not all(isinstance(config.get(name), str) for name in names):
+    config = config if isinstance(config, dict) else {}
+    algorithm, environment = config.get("algorithm"), config.get("environment")
+    options = config.get("environment_options", {})
+    if not isinstance(algorithm, str) or not isinstance(environment, str) or not isinstance(options, dict):
         raise BadOption(f"{file} is damaged: it names no algorithm and environment.")
-    return config
+    names = Names(algorithm, environment, options)
+    modules = trust.imports(names)
+    if modules and not trusted and not trust.is_own(names, config.get("signature")):
+        raise BadOption(
+            f"To evaluate {run_dir}, {' and '.join(modules)} would be imported, which runs their code, and this folder "
+            "was not written by you. Look at what they are; if you trust them, say --trust."
+        )
+    return names
 
 
-def _environment(name: str, strict: bool) -> Any:
+def _environment(names: Names, strict: bool) -> Any:
     """An environment by its id, or by the name that it has for itself."""
     from motet.envs import registry
 
     ids = {place.partition(":")[2]: env_id for env_id, place in registry.ENVIRONMENTS.items()}
-    return registry.make(ids.get(name, name), check_bounds=strict)
+    name = names.environment
+    return registry.make(ids.get(name, name), check_bounds=strict, **names.environment_options)

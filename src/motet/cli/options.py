@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, make_dataclass
@@ -25,7 +26,23 @@ from motet.plan.presets import PRESETS
 @dataclass(frozen=True, kw_only=True)
 class Task:
     env: Annotated[str, Positional, arg(metavar="ENV")]
-    """The environment; `motet envs` lists them all."""
+    """The environment: `motet envs` lists them all. module:Name and file.py:Name are your own."""
+    env_kwargs: Annotated[str | None, arg(metavar="JSON", help_behavior_hint="")] = None
+    """Options with which to make it, as '{"gravity": 9.8}'."""
+
+    def make(self, strict: bool = False) -> Any:
+        from motet import envs
+
+        return envs.make(self.env, check_bounds=strict, **self.options())
+
+    def options(self) -> dict[str, Any]:
+        try:
+            options = json.loads(self.env_kwargs or "{}")
+        except (ValueError, RecursionError) as error:
+            raise BadOption(f"--env-kwargs must be a JSON object such as '{{\"gravity\": 9.8}}': {error}") from None
+        if not isinstance(options, dict) or "check_bounds" in options:
+            raise BadOption(f"--env-kwargs must be a JSON object such as '{{\"gravity\": 9.8}}', got {self.env_kwargs}")
+        return options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +111,8 @@ class EvaluateOptions:
     """How often dead workers of host environments are started anew."""
     strict: Annotated[bool, FlagCreatePairsOff] = False
     """Make it an error if a host environment's observation leaves the bounds that its space declares."""
+    trust: Annotated[bool, FlagCreatePairsOff] = False
+    """Import the modules that the run names, although somebody else wrote it: that runs their code."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ def graph(args: list[str]) -> int:
     forms: dict[str, Callable[[Graph], str]] = {
         "text": show.text, "dot": show.dot, "svg": show.svg, "json": show.to_json
     }  # fmt: skip
-    loop = traced(options.algorithm, options.task.env, options.show.total_timesteps)
+    loop = traced(options.algorithm, options.task, options.show.total_timesteps)
     write(forms[options.show.format](loop), options.show.output)
     return 0
 
@@ -40,7 +40,7 @@ def plan(args: list[str]) -> int:
     chosen = chosen_plan(options.plan)
     if chosen is None:
         raise BadOption(f"Name a plan: --preset NAME ({', '.join(PRESETS)}) or --plan FILE.")
-    loop = traced(options.algorithm, options.task.env, options.show.total_timesteps, chosen)
+    loop = traced(options.algorithm, options.task, options.show.total_timesteps, chosen)
     check(loop, chosen)
     write(chosen.to_json() if options.show.json else show.text(loop, chosen), options.show.output)
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import traceback
@@ -33,11 +34,10 @@ def train(args: list[str]) -> int:
         _make_devices(run.devices)
     if run.evaluate_episodes < 0:
         raise BadOption(f"--evaluate-episodes must be at least 0, got {run.evaluate_episodes}")
-    from motet import envs
     from motet.cli.report import summary
     from motet.envs import registry
 
-    env, plan = envs.make(options.task.env, check_bounds=run.strict), chosen_plan(options.plan)
+    env, plan = options.task.make(run.strict), chosen_plan(options.plan)
     result = _train(options, env, plan)
     outside, failure = result.outside, None
     if run.evaluate_episodes:
@@ -91,7 +91,8 @@ def _train(options: Any, env: Any, plan: Plan | None) -> Result:
     from motet.runs.progress import live_display
 
     run = options.run
-    name = f"{type(options.algorithm).__name__.lower()}-{options.task.env.replace('/', '-')}"
+    task = re.sub(r"[^\w.-]+", "-", options.task.env).strip("-.")
+    name = f"{type(options.algorithm).__name__.lower()}-{task}"
     was_there = run.run_dir is not None and run.run_dir.exists()
     run_dir = run.run_dir or folder.fresh(Path("runs"), name)
     display = live_display()

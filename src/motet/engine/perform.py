@@ -86,10 +86,9 @@ class Performer:
         return (yield from self._take(request))
 
     def _wait(self, wait: Wait) -> Waits:
-        if wait.ready():
-            return
         asked = time.perf_counter()
-        yield wait
+        if not wait.ready():
+            yield wait
         self.ledger.waited(wait.whom, time.perf_counter() - asked)
 
     def _take(self, request: Take) -> Answer:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import pickle
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+import cloudpickle
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
@@ -41,9 +45,32 @@ def find(env_id: str) -> EnvSpec:
         register_games()
     if name not in gymnasium.registry:
         raise UnknownName("Gymnasium environment", name, gymnasium.registry)
-    spec = copy.deepcopy(gymnasium.registry[name])
+    return _for_workers(gymnasium.registry[name])
+
+
+def registrations() -> list[bytes]:
+    """Everything that this process has registered with Gymnasium and a worker has not, each pickled: a function that
+    makes environments may ask for any of it. What cannot be pickled is left out."""
+    found = []
+    for spec in list(gymnasium.registry.values()):
+        if not str(spec.entry_point).startswith("gymnasium."):
+            with contextlib.suppress(Exception):
+                found.append(cloudpickle.dumps(_for_workers(spec)))
+    return found
+
+
+def register_all(pickled: Iterable[bytes]) -> None:
+    """In a worker: know what the pool's process knows."""
+    for each in pickled:
+        with contextlib.suppress(Exception):  # of a module that is not found here; whoever needs it is told
+            spec = pickle.loads(each)
+            gymnasium.registry.setdefault(spec.id, spec)
+
+
+def _for_workers(spec: EnvSpec) -> EnvSpec:
+    """A registration that holds in a worker, which has another main module."""
+    spec = copy.deepcopy(spec)
     for point in ("entry_point", "vector_entry_point"):
-        # A worker has another main module.
         if str(getattr(spec, point)).startswith("__main__:"):
             setattr(spec, point, load_env_creator(getattr(spec, point)))
     return spec

@@ -25,6 +25,7 @@ from typing import NoReturn
 import numpy as np
 
 from motet.bounds import RECORD
+from motet.envs.by_id import register_all
 from motet.envs.group import Build, Group
 from motet.envs.messages import (
     AT,
@@ -63,6 +64,7 @@ def main(control: int, memory: int, wake: tuple[int, int], done: tuple[int, int]
     group, me = None, os.getpid()
     try:
         threading.Thread(target=_watch, args=(channel, words, wake_bell), daemon=True).start()
+        register_all(setup.registrations)
         build: Build = pickle.loads(setup.build)
         group = build(setup.piece, words[AT : AT + 1], record)
         gc.collect()

@@ -45,6 +45,8 @@ class Setup:
     """Environments of the whole pool."""
     rows: slice
     """Which of them are its own."""
+    registrations: tuple[bytes, ...] = ()
+    """What Gymnasium should know, each pickled."""
 
     @property
     def header(self) -> int:

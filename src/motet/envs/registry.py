@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from motet.envs.families import FAMILIES, Family, library, load
-from motet.errors import BadEnvironment, UnknownName
+from motet.errors import BadEnvironment, BadOption, UnknownName
 from motet.flow.environment import Environment
 from motet.flow.host import HostEnvironment
 from motet.flow.spaces import Space
+from motet.named import everywhere, is_named
 
 ENVIRONMENTS = {
     "CartPole-v1": "motet.envs.cartpole:CartPole",
@@ -42,32 +44,75 @@ class Description(NamedTuple):
     time_limit: int | None
 
 
-def make(env_id: str | Callable[[], Any], *, check_bounds: bool = False) -> Environment | HostEnvironment:
-    """The environment of that id, with its default parameters.
+def make(
+    env_id: str | Callable[[], Any], *, check_bounds: bool = False, **options: Any
+) -> Environment | HostEnvironment:
+    """The environment of that id, with its default parameters or other `options`.
 
-    An id without a prefix is one of motet's own or else one of Gymnasium's, `module:ID` included; `envpool/ID`,
-    `gymnax/ID`, `brax/ID` and `gymnasium/ID` name the library. `ALE/ID` is an Atari game with the usual preprocessing,
-    `gymnasium/ALE/ID` the bare game. A function that makes a Gymnasium environment is taken, too.
+    An id without a prefix is one of motet's own or else one of Gymnasium's; `envpool/ID`, `gymnax/ID`, `brax/ID` and
+    `gymnasium/ID` name the library. `ALE/ID` is an Atari game with the usual preprocessing, `gymnasium/ALE/ID` the bare
+    game. `module:Name` and `file.py:Name` are anybody's own: an id that the module registers, a class or a function. A
+    function that makes a Gymnasium environment is taken, too.
 
     With `check_bounds`, a number outside of the bounds that an observation space declares is an error in environments
     that are stepped on the host; otherwise it is counted. Compiled ones do not look.
     """
-    strict = {"check_bounds": True} if check_bounds else {}
     if not isinstance(env_id, str):
-        return _adapter("gymnasium")(env_id, **strict)
-    env_id = ALIASES.get(env_id, env_id)
+        strict = {"check_bounds": True} if check_bounds else {}
+        return _adapter("gymnasium")(partial(env_id, **options) if options else env_id, **strict)
+    try:
+        env = _make(ALIASES.get(env_id, env_id), check_bounds, options)
+    except TypeError as error:
+        if not options:
+            raise
+        raise BadOption(f"{env_id} does not take these options: {error}.") from error
+    # What a run's folder says, so that it can be made again.
+    object.__setattr__(env, ORIGIN, (everywhere(env_id), options))
+    return env
+
+
+def as_environment(env: Any) -> Environment | HostEnvironment:
+    """An environment as it is; one of an id, a function, or a class of another library is made."""
+    ours = (Environment, HostEnvironment)
+    if isinstance(env, str) or (callable(env) and not isinstance(env, ours) and not _is_class_of(env, ours)):
+        return make(env)
+    if not isinstance(env, ours):
+        hint = f"; {env.__name__} is a class: make one of it with ()" if isinstance(env, type) else ""
+        wanted = "an id such as 'CartPole-v1', a motet.Environment or a function that makes a Gymnasium environment"
+        raise BadOption(f"env must be {wanted}, got {env!r}{hint}.")
+    return env
+
+
+def _is_class_of(thing: Any, kinds: tuple[type, ...]) -> bool:
+    return isinstance(thing, type) and issubclass(thing, kinds)
+
+
+ORIGIN = "_made_by_name"
+
+
+def origin(env: Environment | HostEnvironment) -> tuple[str, dict[str, Any]]:
+    """(id, options) with which `make` makes it again; of what was not made by name, its own name."""
+    return getattr(env, ORIGIN, (env.name, {}))
+
+
+def _make(env_id: str, check_bounds: bool, options: dict[str, Any]) -> Environment | HostEnvironment:
+    strict = {"check_bounds": True} if check_bounds else {}
     if env_id in ENVIRONMENTS:
-        return load(ENVIRONMENTS[env_id])()
+        return load(ENVIRONMENTS[env_id])(**options)
     prefix, slash, rest = env_id.partition("/")
     if slash and prefix in FAMILIES:
-        env = _adapter(prefix)(rest, **(strict if prefix in HOST else {}))
+        given = {"options": tuple(options.items())} if prefix == "envpool" and options else options
+        env = _adapter(prefix)(rest, **(strict if prefix in HOST else {}), **given)
         if prefix == "gymnasium":
             env.name = env_id  # Without its prefix it would be taken for motet's own of that id.
         return env
+    if is_named(env_id):
+        library("gymnasium")
+        return load("motet.envs.own:make_own")(env_id, options, check_bounds)
     if env_id.startswith("ALE/"):
-        return load(FAMILIES["gymnasium"].adapter)(load("motet.envs.atari:Atari")(env_id), **strict)
-    if ":" in env_id or env_id in _installed_ids(FAMILIES["gymnasium"]):
-        return _adapter("gymnasium")(env_id, **strict)
+        return load(FAMILIES["gymnasium"].adapter)(load("motet.envs.atari:Atari")(env_id, **options), **strict)
+    if env_id in _installed_ids(FAMILIES["gymnasium"]):
+        return _adapter("gymnasium")(env_id, **strict, **options)
     raise UnknownName("environment", env_id, _candidates(env_id))
 
 

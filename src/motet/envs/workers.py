@@ -15,6 +15,7 @@ import cloudpickle
 import numpy as np
 
 from motet.bounds import RECORD, Outside, Tally
+from motet.envs.by_id import registrations
 from motet.envs.checks import all_bounds
 from motet.envs.form import Form
 from motet.envs.group import Build, Seats
@@ -40,6 +41,7 @@ class WorkerPool:
     def __init__(self, build: Build, form: Form, opening: Opening, tally: Tally | None = None):
         self._form, self._opening, self._tally = form, opening, tally or Tally()
         self._build = _pickled(build, form)
+        self._registrations = tuple(registrations())
         self._shares = _even(opening.count, min(opening.workers, opening.count))
         header = len(self._shares) * WORDS * 8
         size = header + slots_size(form, opening.count)
@@ -157,7 +159,14 @@ class WorkerPool:
         seeds = tuple(self._opening.seed_of(index, worker.deaths) for index in indices)
         piece = Seats(self._opening.first + worker.rows.start, seeds)
         setup = Setup(
-            self._build, self._form, piece, worker.number, len(self._shares), self._opening.count, worker.rows
+            self._build,
+            self._form,
+            piece,
+            worker.number,
+            len(self._shares),
+            self._opening.count,
+            worker.rows,
+            self._registrations,
         )
         process.send_setup(cloudpickle.dumps(setup), self._opening.timeout)
 

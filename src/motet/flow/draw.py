@@ -261,7 +261,7 @@ class _Picture:
                 + _text(at + 33, top + 4, label, "note")
             )
             at += 33 + len(label) * 6.95 + 22
-        kinds = list(dict.fromkeys(node.kind for node in self.graph.nodes()))
+        kinds: dict[Kind, None] = dict.fromkeys(node.kind for node in self.graph.nodes())
         for kind in kinds:
             yield (
                 f'<rect x="{at:.1f}" y="{top - 7:.1f}" width="14" height="14" rx="4" fill="{FILL[kind]}" '

@@ -57,6 +57,8 @@ def evaluate(
     Host environments run in `workers` processes, by default one for each core, or with 0 in a thread of this one. A
     step of them may take `step_timeout` seconds, and dead workers are started anew `restarts` times.
     """
+    if not isinstance(policy, Policy):
+        raise BadOption(f"policy must be a motet.Policy, such as the policy of a result, got {policy!r}.")
     if episodes < 1:
         raise BadOption(f"episodes must be at least 1, got {episodes}")
     if isinstance(env, HostEnvironment | Environment):

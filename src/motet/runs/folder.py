@@ -12,6 +12,8 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from motet.errors import BadOption
 from motet.flow.algorithm import Algorithm
 from motet.flow.graph import Graph
 from motet.plan.plan import Plan
+from motet.runs import trust
 from motet.runs.metrics import Row
 from motet.runs.policy import Policy
 
@@ -39,6 +42,21 @@ def fresh(base: Path, name: str) -> Path:
             count += 1
 
 
+@dataclass(frozen=True)
+class Names:
+    """What to ask for to have a run's algorithm and environment again."""
+
+    algorithm: str
+    environment: str
+    environment_options: Mapping[str, Any]
+
+    def told(self) -> dict[str, Any]:
+        """As a configuration has them, signed if they name code that a reader would have to import."""
+        told = dataclasses.asdict(self)
+        signed = trust.sign(self) if trust.imports(self) else None
+        return {**told, "signature": signed} if signed else told
+
+
 class Writer:
     """Writes one run's folder; a context for one open file."""
 
@@ -53,12 +71,11 @@ class Writer:
         self._metrics: Any = None
         self._running = False
 
-    def begin(self, graph: Graph, plan: Plan, algorithm: Algorithm, seed: int) -> None:
+    def begin(self, graph: Graph, plan: Plan, algorithm: Algorithm, seed: int, names: Names) -> None:
         """Take the folder, and write down what is run."""
         config = {
-            "algorithm": type(algorithm).__name__.lower(),
+            **names.told(),
             "options": dataclasses.asdict(algorithm),
-            "environment": graph.environment,
             "seed": seed,
             "iterations": graph.iterations,
             "steps": graph.prefill_steps + graph.iterations * graph.steps_per_iteration,
