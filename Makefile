@@ -18,8 +18,14 @@ EXACT := tests/envs/test_gymnasium_twins.py tests/laws/test_law_3_fused_equals_h
 train: .venv/installed  ## train PPO on CartPole, with a progress display
 	$(BIN)/motet train ppo CartPole-v1 --total-timesteps 500_000
 
+# What compares bits is run as users' programs are compiled too. All else is safe under quick compilation: it compares
+# within a tolerance, or two runs of the same programs.
+BITS := tests/replay/test_tree.py tests/replay/test_draws.py tests/laws/test_law_5_lag_is_exact.py \
+	tests/laws/test_law_16_control_flow_has_no_clock.py
+
 test: lint .venv/installed  ## the whole suite, in both precisions
 	$(QUICKLY) $(PYTEST) tests -m "not slow"
+	$(PYTEST) $(BITS)
 	JAX_ENABLE_X64=1 $(QUICKLY) $(PYTEST) $(EXACT)
 
 quick: .venv/installed  ## the suite in one precision, stopping at the first failure
