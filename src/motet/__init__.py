@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from motet.replay import Prioritised, Uniform
     from motet.runs.policy import Policy
     from motet.training import Result, train
+    from motet.verify.algorithm import check_algorithm
 
 _HOME = {
     "motet.algorithms.a2c": ("A2C",),
@@ -98,6 +99,7 @@ _HOME = {
     "motet.evaluation": ("evaluate",),
     "motet.runs.policy": ("Policy",),
     "motet.training": ("Result", "train"),
+    "motet.verify.algorithm": ("check_algorithm",),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
@@ -155,6 +157,7 @@ __all__ = [
     "batched",
     "central",
     "check",
+    "check_algorithm",
     "coarse",
     "evaluate",
     "fine",

@@ -87,7 +87,8 @@ def test_public_names_are_pinned_and_there() -> None:
         "NotEnoughMemory", "NotSaved", "PPO", "Plan", "Policy", "Prioritised", "Result", "Rollout", "SAC", "Spec",
         "Stalled", "TD3", "Transitions", "Tuple", "Uniform", "UnknownName", "anakin", "batch_gather", "batch_max",
         "batch_mean", "batch_min", "batch_moments", "batch_ranks", "batch_sum", "batched",
-        "central", "check", "coarse", "evaluate", "fine", "make", "multi_learner", "option", "pearl", "project",
+        "central", "check", "check_algorithm", "coarse",
+        "evaluate", "fine", "make", "multi_learner", "option", "pearl", "project",
         "sebulba", "trace", "train", "virtual_devices",
     }  # fmt: skip
     for name in motet.__all__:

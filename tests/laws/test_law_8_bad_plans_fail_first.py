@@ -66,6 +66,32 @@ CASES: dict[str, tuple[str, Plan, tuple[str, ...]]] = {
     "two writers of one state": (
         "two_writers", Plan({"a": Fragment(("apply_2",)), "b": REST}), ("'learner' is written in 2 fragments",),
     ),
+    "a lag of the environments": (
+        "ppo", Plan({"e": Fragment(("env",)), "b": REST}, {"step": Link(1)}), ("'step' cannot lag", "'policy'"),
+    ),
+    "a lag of what a policy remembers": (
+        "recurrent", Plan({"a": Fragment(("act",)), "b": REST}, {"decision": Link(1)}), ("'decision' cannot lag",),
+    ),
+    "the latest of what is read at once": (
+        "dqn", Plan({"a": Fragment(("act", "env")), "b": REST}, {"rollout": Link("latest")}),
+        ("'rollout' cannot take the latest value", "give this link a number"),
+    ),
+    "a lag of what comes back after every update": (
+        "dqn", motet.central(2, lag=1), ("'policy' cannot lag", "in the loop 'repeat'"),  # type: ignore[arg-type]
+    ),
+    "the latest priorities": (
+        "dqn-prioritised", Plan(motet.pearl().fragments, {"priorities": Link("latest")}),
+        ("every value of 'priorities' counts",),
+    ),
+    "a program that must be whole and is cut": (
+        "dqn", Plan({"a": Fragment(("act", "env"), fused=True), "b": REST}), ("'a' must be one compiled program",),
+    ),
+    "an update from a share of the batch": (
+        "one_step", motet.anakin(2), ("node 'learn' reads", "in a method for flow.call"),
+    ),
+    "first ready without processes": (
+        "ppo", motet.sebulba(first_ready=True), ("set workers to at least 1",),
+    ),
     "blocks of a replay": (
         "dqn-one", motet.anakin(2), ("1 environments do not divide", "node 'sample' draws from 1 block"),
     ),
@@ -86,7 +112,21 @@ class Noisy(motet.A2C):
         return super().gradient(params, dataclasses.replace(rollout, reward=rollout.reward * scale))
 
 
-MORE = {"noisy": Noisy(num_envs=8), "two_writers": TwoWriters(num_envs=8), "dqn-one": motet.DQN(num_envs=1)}
+class OneStep(motet.A2C):
+    def learn(self, state, rollout):
+        return self.apply(state, self.gradient(self.policy(state), rollout)[0])
+
+    def loop(self, flow: motet.Flow) -> None:
+        flow.apply(self.learn, flow.unroll(self.act, steps=self.num_steps))
+
+
+MORE = {
+    "one_step": OneStep(num_envs=8),
+    "recurrent": motet.PPO(num_envs=8, core="gru"),
+    "noisy": Noisy(num_envs=8),
+    "two_writers": TwoWriters(num_envs=8),
+    "dqn-one": motet.DQN(num_envs=1),
+}
 
 
 @pytest.mark.parametrize("case", CASES)

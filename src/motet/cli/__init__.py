@@ -22,6 +22,8 @@ usage: motet COMMAND [...]
   plan ALGORITHM ENV         show a plan: who runs what, and what goes over each link
   check-plan FILE            check a plan; with ALGORITHM ENV, whether it fits them
   check-env ENV              play an environment and say whether it keeps its contract
+  check-algorithm ALGORITHM ENV
+                             run an algorithm whole and in pieces: does it keep the rules of batches?
   algorithms                 list the algorithms
   envs                       list the environments
 
@@ -36,6 +38,7 @@ COMMANDS = {
     "plan": "show:plan",
     "check-plan": "check:check_plan",
     "check-env": "check:check_env",
+    "check-algorithm": "check:check_algorithm",
     "algorithms": "lists:list_algorithms",
     "envs": "lists:list_envs",
 }

@@ -1,8 +1,9 @@
-"""`motet check-plan` and `motet check-env`: is what somebody wrote right? Exit code 1 says that it is not."""
+"""`motet check-plan`, `check-env`, `check-algorithm`: is what somebody wrote right? Exit code 1 says that it is not."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from motet.cli.arguments import HELP, busy, parse_task, traced
@@ -49,3 +50,21 @@ def check_env(args: list[str]) -> int:
         seen = examine(env, steps=options.play.steps, seed=options.play.seed, strict=options.play.strict)
     print("\n".join(lines(env, seen)))
     return 1 if seen.findings else 0
+
+
+def check_algorithm(args: list[str]) -> int:
+    """Run an algorithm whole and in pieces, and say which method breaks which rule."""
+    from motet.cli.options import CheckAlgorithmOptions, Task
+
+    about = "Run an algorithm whole and in pieces, in double precision, and say which method breaks which rule."
+    options = parse_task("check-algorithm", about, args, task=Task, check=CheckAlgorithmOptions)
+    from motet.engine.run import virtual_devices
+    from motet.verify.algorithm import check_algorithm
+
+    with suppress(RuntimeError):  # JAX was used before: there are the devices that there are
+        virtual_devices(2)
+    env, check = options.task.make(), options.check
+    with busy("running it whole and in pieces"):
+        report = check_algorithm(options.algorithm, env, iterations=check.iterations, seed=check.seed)
+    print(report)
+    return 0 if report.ok else 1

@@ -125,6 +125,14 @@ class CheckEnvOptions:
     """Count it as a fault if an observation leaves the bounds that its space declares."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class CheckAlgorithmOptions:
+    iterations: int = 4
+    """Training iterations in each run."""
+    seed: int = 0
+    """Where their random numbers come from."""
+
+
 def parse(command: str, args: Sequence[str], about: str, **parts: type) -> Any:
     """Read `args` into an object with one attribute for each of `parts`, which are dataclasses."""
     options = make_dataclass("Options", list(parts.items()))

@@ -140,6 +140,11 @@ def _hosts(graph: Graph, plan: Plan, owned: Ownership) -> Iterator[str]:
             )
     hosts = {owned.home[node.name] for node in graph.sites().values() if node.host is not None}
     for name, fragment in plan.fragments.items():
+        if fragment.first_ready and not fragment.workers:
+            yield (
+                f"fragment {name!r} goes on with whose environments are ready first, but without workers its own "
+                "thread steps them, one after the other: set workers to at least 1, or first_ready to False"
+            )
         if fragment.workers and name not in hosts:
             why = (
                 f"its environments are in fragment {next(iter(hosts))!r}"
