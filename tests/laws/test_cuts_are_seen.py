@@ -140,7 +140,7 @@ ONE_STEP = OneStep(num_envs=8, num_steps=5, hidden=(8,))
 def test_a_state_changed_by_a_piece_is_refused_by_name() -> None:
     for plan in (SHARDED, motet.multi_learner(2), motet.coarse(2, learners=2)):
         (message,) = complaints(ONE_STEP, plan)
-        assert "node 'learn' reads 'rollout.observation'" in message and "learner.params" in message
+        assert "node 'learn' reads 'rollout', of which" in message and "learner.params" in message
         assert "flow.call" in message and "2 pieces" in message
 
 

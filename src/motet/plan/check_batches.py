@@ -57,9 +57,10 @@ def _pieces(graph: Graph, plan: Plan, owned: Ownership) -> Iterator[str]:
             continue
         more = f" and {len(node.whole) - 1} other results" if len(node.whole) > 1 else ""
         if node.whole and node.kind == "apply":
-            read = ", ".join(repr(var) for var in node.reads if graph.variables[var].divisible)
+            read = (graph.variables[var] for var in node.reads)
+            links = ", ".join(dict.fromkeys(repr(var.link) for var in read if var.divisible))
             yield (
-                f"node {node.name!r} reads {read}, of which each of the {parts} pieces of fragment {name!r} has its "
+                f"node {node.name!r} reads {links}, of which each of the {parts} pieces of fragment {name!r} has its "
                 f"own rows, and would change the state differently in each: {node.whole[0]}{more}. Compute gradients "
                 "in a method for flow.call, whose results are combined over the pieces, use motet.batch_mean and the "
                 f"like in {node.name!r}, or keep the node in one piece"
