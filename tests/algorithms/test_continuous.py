@@ -124,7 +124,7 @@ def test_td3_moves_its_actor_and_targets_every_other_step() -> None:
         gradients, _ = gradient(algorithm.weights(state), steps(), keys=keys())
         after = update(state, gradients)
         moves = step % 2 == 0
-        assert np.any(flat(gradients.actor) != 0) == moves
+        assert np.any(flat(gradients.mean.actor) != 0) == moves
         assert np.any(flat(after.actor) != flat(state.actor)) == moves
         assert np.any(flat(after.target) != flat(state.target)) == moves
         assert np.any(flat(after.critics.params) != flat(state.critics.params))

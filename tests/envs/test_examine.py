@@ -207,7 +207,7 @@ def test_the_command_prints_what_it_saw_and_ends_with_the_verdict(capsys, monkey
     assert out[0] == "environment   CartPole-v1"
     assert out[3] == "played        4 environments, 200 random steps each"
     assert out[4].startswith("episodes      ") and out[-1] == "ok"
-    monkeypatch.setattr("motet.envs.registry.make", lambda env_id: Faulty("nan"))
+    monkeypatch.setattr("motet.envs.registry.make", lambda env_id, **options: Faulty("nan"))
     assert cli.main(["check-env", "faulty"]) == 1
     assert capsys.readouterr().out.splitlines()[-1] == "At reset: observation must be finite; it holds nan."
 
