@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup
 EXACT := tests/envs/test_gymnasium_twins.py tests/laws/test_law_3_fused_equals_handwritten.py \
 	tests/laws/test_law_4_plans_keep_the_mathematics.py tests/published
 
-.PHONY: train test quick learning bench lint format clean
+.PHONY: train test quick learning mutations bench lint format clean
 
 train: .venv/installed  ## train PPO on CartPole, with a progress display
 	$(BIN)/motet train ppo CartPole-v1 --total-timesteps 500_000
@@ -33,6 +33,9 @@ quick: .venv/installed  ## the suite in one precision, stopping at the first fai
 
 learning: .venv/installed  ## the long learning runs
 	$(BIN)/python -m pytest tests -m slow
+
+mutations: .venv/installed  ## break chosen lines, one at a time, and see the tests notice
+	$(QUICKLY) $(BIN)/python -m tests.mutations
 
 bench: .venv/installed  ## speed beside the peers; ONLY=name runs one
 	$(BIN)/python -m benchmarks $(ONLY)

@@ -1,0 +1,407 @@
+"""`python -m tests.mutations [NAME ...]`: break chosen lines of `plan/` and `engine/`, one at a time, and see whether
+the tests notice. Ends with 1 if any break goes unnoticed; without names, the record in benchmarks/results is written.
+
+Each break is made in a copy, never in the working tree. The tests beside it are those that ought to notice it; they are
+run on the unbroken copy first, where they must pass.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+RECORD = ROOT / "benchmarks" / "results" / "mutations.md"
+TIMEOUT = 600.0
+"""Seconds after which a copy whose tests hang counts as noticed: nobody would overlook that."""
+
+PROTOCOL = "tests/plan/test_protocol.py"
+PROPERTY = "tests/plan/test_projection_property.py"
+PLACES = "tests/plan/test_places.py"
+PORTS = "tests/engine/test_ports.py"
+WORKER = "tests/engine/test_worker.py"
+EVERY = "tests/flow/test_every.py"
+PREFILL = "tests/flow/test_prefill.py"
+STRAIGHT = "tests/laws/test_law_3_fused_equals_handwritten.py"
+SAME = "tests/laws/test_law_4_plans_keep_the_mathematics.py"
+CONTENTS = "tests/laws/test_law_5_contents.py"
+LAG = "tests/laws/test_law_5_lag_is_exact.py"
+TRAFFIC = "tests/laws/test_law_6_predicted_is_measured.py"
+BAD = "tests/laws/test_law_8_bad_plans_fail_first.py"
+CLOCK = "tests/laws/test_law_16_control_flow_has_no_clock.py"
+HOSTED = "tests/laws/test_host_environments.py"
+REPLAY = "tests/laws/test_replay_in_a_plan.py"
+MEMORY = "tests/engine/test_replay_fits.py"
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One line, wrong."""
+
+    what: str
+    file: str
+    """Below src/motet."""
+    right: str
+    wrong: str
+    tests: tuple[str, ...]
+
+
+MUTATIONS = {
+    # Which round's value is due, and who may be late.
+    "lag one short": Mutation(
+        "a late value is one round newer than the plan says",
+        "plan/protocol.py",
+        "number(wire, path) - 1 - wire.lag",
+        "number(wire, path) - 1 - max(wire.lag - 1, 0)",
+        (PROTOCOL,),
+    ),
+    "lag one long": Mutation(
+        "every carried value is one round older",
+        "plan/protocol.py",
+        "number(wire, path) - 1 - wire.lag",
+        "number(wire, path) - 2 - wire.lag",
+        (PROTOCOL,),
+    ),
+    "last round sent": Mutation(
+        "what nobody reads any more is sent in a loop's last round",
+        "plan/protocol.py",
+        "return not (wire.carried and path[-1:] == (last,) and not wire.through)",
+        "return True",
+        (PROTOCOL,),
+    ),
+    "age of a lockstep value": Mutation(
+        "the lag that a run reports is one too many",
+        "plan/protocol.py",
+        "- (1 if wire.carried else 0)",
+        "- 0",
+        (PROTOCOL, CONTENTS),
+    ),
+    "latest of anything": Mutation(
+        "the latest value may be asked of what must not be left out",
+        "plan/protocol.py",
+        "return wire.carried and all(var in graph.views for var in wire.vars)",
+        "return wire.carried",
+        (PROTOCOL, BAD),
+    ),
+    "any loop may lag": Mutation(
+        "a lag inside the iteration is accepted for values that are not late",
+        "plan/protocol.py",
+        "loop.every == 1 and all(graph.variables[var].late for var in vars)",
+        "loop.every == 1",
+        (PROTOCOL, BAD),
+    ),
+    "room for one": Mutation(
+        "channels hold one message, whatever the lag",
+        "plan/protocol.py",
+        "        return wire.lag + 1\n    return max(1, ways",
+        "        return 1\n    return max(1, ways",
+        (PROTOCOL,),
+    ),
+    # Who sends what to whom.
+    "dropped send": Mutation(
+        "of several sends after one node, the first alone is made",
+        "plan/project.py",
+        "[Send(wire) for wire in here if wire.source == fragment]",
+        "[Send(wire) for wire in here if wire.source == fragment][:1]",
+        (PROPERTY,),
+    ),
+    "sent before written": Mutation(
+        "a reader is looked for at the writer itself, not behind it",
+        "plan/project.py",
+        "return self._sees(loop.body[position + 1 :], fragment, var)",
+        "return self._sees(loop.body[position:], fragment, var)",
+        (PROPERTY,),
+    ),
+    "every write carried": Mutation(
+        "values that are written again in the same round are carried too",
+        "plan/project.py",
+        "return goes_round and last_write and",
+        "return goes_round and",
+        (PROPERTY,),
+    ),
+    "held in a phase": Mutation(
+        "a fragment is taken to hold what is only sent when a phase runs",
+        "plan/project.py",
+        "or item.every > 1 or var in",
+        "or var in",
+        (EVERY,),
+    ),
+    "answers in lockstep": Mutation(
+        "answers to what is drawn ahead are not late",
+        "plan/project.py",
+        "*self._ahead(loop, source, target)]",
+        "]",
+        (PROPERTY, REPLAY),
+    ),
+    "rows of the wrong sender": Mutation(
+        "rows are counted from the batch's start, not from the sender's",
+        "plan/route.py",
+        "found.append(Piece(var.name, leaf, axis, low - first, high - first))",
+        "found.append(Piece(var.name, leaf, axis, low, high))",
+        (PROPERTY, SAME),
+    ),
+    "one sender's gradient": Mutation(
+        "of a result in parts, one replica's part alone is sent",
+        "plan/route.py",
+        "if var.combine[leaf] or sender ==",
+        "if sender ==",
+        (PROPERTY, SAME),
+    ),
+    "replicas on one device": Mutation(
+        "replicas that should share a device take one each",
+        "plan/places.py",
+        "each // fragment.per_device * fragment.shards",
+        "each * fragment.shards",
+        (PLACES, HOSTED),
+    ),
+    "rounds counted twice": Mutation(
+        "the table of links multiplies by the innermost loop twice",
+        "plan/traffic.py",
+        "prod(loop.count for loop in around[:-1])",
+        "prod(loop.count for loop in around)",
+        (TRAFFIC,),
+    ),
+    "unreduced results accepted": Mutation(
+        "results that no combination of pieces would give pass the check",
+        "plan/check_batches.py",
+        "        if parts == 1:\n",
+        "        if parts >= 1:\n",
+        (BAD,),
+    ),
+    # What a fragment holds and gives away.
+    "sent and given away": Mutation(
+        "a variable that others may still hold is donated to a program",
+        "plan/schedule.py",
+        "& self.live.owned) - sent(statements)",
+        "& self.live.owned)",
+        (SAME, LAG),
+    ),
+    "state without what lags": Mutation(
+        "a worker's state leaves out what is received in some rounds alone",
+        "plan/liveness.py",
+        "if not (sure and isinstance(statement, Receive) and statement.wire.carried):",
+        "if True:",
+        (WORKER,),
+    ),
+    # Messages.
+    "latest goes back": Mutation(
+        "an older message replaces a newer value",
+        "engine/ports.py",
+        "if order > max(self.held.get((name, other.source), 0), brought.get(name, (0,))[0]):",
+        "if True:",
+        (PORTS, CONTENTS),
+    ),
+    "latest queues up": Mutation(
+        "a channel for the latest value keeps what it should replace",
+        "engine/ports.py",
+        "            if self.latest:\n                self.queue.clear()\n",
+        "",
+        (PORTS, CONTENTS),
+    ),
+    "swapped axis": Mutation(
+        "rows are cut along the first axis, wherever the environments lie",
+        "engine/join.py",
+        "else _rows(leaf, piece.axis, piece.start, piece.stop)",
+        "else _rows(leaf, 0, piece.start, piece.stop)",
+        (SAME,),
+    ),
+    "the first part wins": Mutation(
+        "parts of a result from several senders are not combined",
+        "engine/join.py",
+        "whole = mine[0] if len(mine) == 1 else",
+        "whole = mine[0] if mine else",
+        (SAME,),
+    ),
+    "shards get the wrong rows": Mutation(
+        "a device gets rows from the start of a part that lies across two",
+        "engine/join.py",
+        "_rows(part, axis, max(low - start, 0), min(high, stop) - start)",
+        "_rows(part, axis, 0, min(high, stop) - max(low, start))",
+        (PORTS, PROPERTY),
+    ),
+    # What is computed.
+    "missing average": Mutation(
+        "shards keep their own results over the batch",
+        "engine/lowering.py",
+        "if self.cut.shards > 1:",
+        "if self.cut.shards > 2:",
+        (SAME,),
+    ),
+    "keys of the outer loop": Mutation(
+        "random keys do not depend on the inner loop's round, outside of programs",
+        "engine/lowering.py",
+        "    for index in path:\n",
+        "    for index in path[:1]:\n",
+        (SAME,),
+    ),
+    "a phase too early": Mutation(
+        "compiled phases run one iteration early",
+        "engine/lowering.py",
+        "(jnp.asarray(index, jnp.int32) + 1) % loop.every",
+        "(jnp.asarray(index, jnp.int32) + 2) % loop.every",
+        (EVERY,),
+    ),
+    "prefill counted as rounds": Mutation(
+        "compiled loops count their rounds from zero, wherever they begin",
+        "engine/lowering.py",
+        "np.arange(loop.first, loop.first + loop.count, dtype=np.uint32)",
+        "np.arange(0, loop.count, dtype=np.uint32)",
+        (PREFILL, STRAIGHT),
+    ),
+    "an iteration's number": Mutation(
+        "the second call of many iterations counts from zero again",
+        "engine/compiled.py",
+        "iteration = first + round_.astype(jnp.uint32)",
+        "iteration = round_.astype(jnp.uint32)",
+        (CLOCK,),
+    ),
+    "metrics of one shard": Mutation(
+        "sums that are shown are one shard's",
+        "engine/compiled.py",
+        'if how == "sum" and self.home.place.sharded else one',
+        "if False else one",
+        (SAME,),
+    ),
+    "shards share their keys": Mutation(
+        "all shards believe to be the first piece",
+        "engine/compiled.py",
+        "return first + jax.lax.axis_index(SHARDS) if self.home.place.sharded else first",
+        "return first",
+        (SAME,),
+    ),
+    "a phase in a worker": Mutation(
+        "workers run phases one iteration late",
+        "engine/worker.py",
+        "(path[-1] + 1) % loop.every == 0",
+        "path[-1] % loop.every == 0",
+        (EVERY,),
+    ),
+    "one iteration again": Mutation(
+        "a loaded state goes on one iteration before where it was",
+        "engine/worker.py",
+        "self.iteration, self.started = state.iteration, True",
+        "self.iteration, self.started = state.iteration - 1, True",
+        (WORKER,),
+    ),
+    "draws of the outer loop": Mutation(
+        "a replay outside of XLA draws the same in every round of an iteration",
+        "engine/replays.py",
+        "np.asarray(path, np.uint32)",
+        "np.asarray([*path[:-1], 0], np.uint32)",
+        (REPLAY, SAME),
+    ),
+    "sums of means": Mutation(
+        "what the host averages over a loop is added up",
+        "engine/perform.py",
+        '"mean": lambda rows: np.mean(rows, 0)',
+        '"mean": lambda rows: np.sum(rows, 0)',
+        ("tests/engine/test_stacking.py",),
+    ),
+    "memory of all devices": Mutation(
+        "a replay in shards is weighed as a whole against one device",
+        "engine/replay_fits.py",
+        "parts = 1 if shared else",
+        "parts = 1 if True else",
+        (MEMORY,),
+    ),
+}
+
+
+def broken(mutation: Mutation, folder: Path) -> None:
+    """Make one break in a copy of the sources."""
+    file = folder / "src" / "motet" / mutation.file
+    text = file.read_text()
+    if text.count(mutation.right) != 1:
+        raise SystemExit(f"{mutation.file} has {text.count(mutation.right)} places, not one, with: {mutation.right}")
+    file.write_text(text.replace(mutation.right, mutation.wrong))
+
+
+def copied(folder: Path) -> None:
+    for name in ("src", "tests", "docs"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, folder / name)
+
+
+def run(tests: tuple[str, ...], folder: Path) -> tuple[int, str]:
+    """-> pytest's exit code and the first test that failed; 1 and the time-out if it hangs."""
+    environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
+    try:
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        return 1, f"(hangs, given up after {TIMEOUT:g} s)"
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    return done.returncode, failed[1] if failed else done.stdout[-300:].strip()
+
+
+def attempt(name: str) -> tuple[bool, str, float]:
+    """Whether a break is noticed, by which test, and the seconds that it took."""
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="motet-mutation-") as place:
+        folder = Path(place)
+        copied(folder)
+        broken(MUTATIONS[name], folder)
+        code, by = run(MUTATIONS[name].tests, folder)
+    return code == 1, by, time.monotonic() - start
+
+
+def sound(tests: tuple[str, ...]) -> bool:
+    """Whether tests pass where nothing is broken."""
+    with tempfile.TemporaryDirectory(prefix="motet-mutation-") as place:
+        copied(Path(place))
+        return run(tests, Path(place))[0] == 0
+
+
+def record(found: dict[str, tuple[bool, str, float]]) -> str:
+    noticed = sum(result[0] for result in found.values())
+    rows = [
+        f"| {name} | `{MUTATIONS[name].file}` | {MUTATIONS[name].what} | {f'`{by}`' if seen else '**nobody**'} |"
+        for name, (seen, by, _) in found.items()
+    ]
+    return "\n".join(
+        [
+            "# Broken on purpose",
+            "",
+            "Made by `make mutations`: each line below was broken in a copy of motet, alone, and the tests were run.",
+            f"Noticed: {noticed} of {len(found)}.",
+            "",
+            "| break | file | what it does | first test that failed |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def main(names: list[str]) -> int:
+    unknown = [name for name in names if name not in MUTATIONS]
+    if unknown:
+        print(f"no mutation is called {', '.join(unknown)}; there are {', '.join(MUTATIONS)}", file=sys.stderr)
+        return 2
+    chosen = names or list(MUTATIONS)
+    tests = tuple(dict.fromkeys(test for name in chosen for test in MUTATIONS[name].tests))
+    if not sound(tests):
+        print("the tests fail although nothing is broken", file=sys.stderr)
+        return 2
+    found: dict[str, tuple[bool, str, float]] = {}
+    with ThreadPoolExecutor(2) as pool:
+        for name, result in zip(chosen, pool.map(attempt, chosen), strict=True):
+            found[name] = result
+            seen, by, seconds = result
+            print(f"{name}: {'noticed' if seen else 'NOT NOTICED'} in {seconds:.0f} s, {by}", flush=True)
+    if not names:
+        RECORD.write_text(record(found))
+    return 0 if all(result[0] for result in found.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
