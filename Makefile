@@ -13,9 +13,12 @@ PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup
 EXACT := tests/envs/test_gymnasium_twins.py tests/laws/test_law_3_fused_equals_handwritten.py \
 	tests/laws/test_law_4_plans_keep_the_mathematics.py tests/published
 
-.PHONY: train test quick learning mutations bench lint format clean
+.PHONY: help train test quick attack learning mutations bench lint format clean
 
-train: .venv/installed  ## train PPO on CartPole, with a progress display
+help:  ## what can be made
+	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+train: .venv/trains  ## train PPO on CartPole, with a progress display
 	$(BIN)/motet train ppo CartPole-v1 --total-timesteps 500_000
 
 # What compares bits is run as users' programs are compiled too. All else is safe under quick compilation: it compares
@@ -24,12 +27,15 @@ BITS := tests/replay/test_tree.py tests/replay/test_draws.py tests/laws/test_law
 	tests/laws/test_law_16_control_flow_has_no_clock.py
 
 test: lint .venv/installed  ## the whole suite, in both precisions
-	$(QUICKLY) $(PYTEST) tests -m "not slow"
+	$(QUICKLY) $(PYTEST) tests -m "not slow and not attack"
 	$(PYTEST) $(BITS)
 	JAX_ENABLE_X64=1 $(QUICKLY) $(PYTEST) $(EXACT)
 
 quick: .venv/installed  ## the suite in one precision, stopping at the first failure
-	$(QUICKLY) $(PYTEST) tests -x -m "not slow"
+	$(QUICKLY) $(PYTEST) tests -x -m "not slow and not attack"
+
+attack: .venv/installed  ## broken environments, processes, disks and files: all cases, the rare ones too
+	$(QUICKLY) $(PYTEST) tests/hardening
 
 learning: .venv/installed  ## the long learning runs
 	$(BIN)/python -m pytest tests -m slow
@@ -40,19 +46,23 @@ mutations: .venv/installed  ## break chosen lines, one at a time, and see the te
 bench: .venv/installed  ## speed beside the peers; ONLY=name runs one
 	$(BIN)/python -m benchmarks $(ONLY)
 
-lint: .venv/installed
+lint: .venv/installed  ## formatting, common mistakes and types
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/pyright
 
-format: .venv/installed
+format: .venv/installed  ## format, and mend what can be
 	$(BIN)/ruff check --fix src tests benchmarks
 	$(BIN)/ruff format src tests benchmarks
 
-.venv/installed: pyproject.toml constraints.txt
+.venv/trains: pyproject.toml constraints.txt  # what training needs, and no more
 	$(PYTHON) -m venv .venv
+	$(PIP) --editable .
+	touch $@
+
+.venv/installed: .venv/trains
 	$(PIP) --editable '.[dev]'
 	touch $@
 
-clean:
+clean:  ## remove what was installed and cached
 	rm -rf .venv .venv-peers .pytest_cache .ruff_cache .hypothesis .cache

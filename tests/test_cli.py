@@ -94,6 +94,45 @@ def test_help_of_an_algorithm_lists_its_options_the_runs_and_the_presets(run):
     assert "Passes over each rollout" in out
 
 
+def test_help_shows_the_algorithms_own_options_first_and_what_plan_options_do(run):
+    code, out, _ = run("train", "ppo", "--help")
+    words = " ".join(re.sub("[│╭╮╰╯─]", " ", out).split())
+    assert code == 0
+    assert words.index("--update-epochs") < words.index("--total-timesteps INT") < words.index("--preset")
+    assert "NONETYPE" not in words
+    assert "Copies of the part that acts" in words and "For sebulba (1), coarse (2)" in words
+    assert "motet train ppo CartPole-v1 --total-timesteps 500_000" in words
+
+
+@pytest.mark.parametrize("command", ["evaluate", "check-env", "graph ppo", "plan ppo"])
+def test_every_command_has_an_example(run, command):
+    _, out, _ = run(*command.split(), "--help")
+    assert "Example: motet " in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["ppo", "CartPole-v1", "--gamma", "0.9"], "Did you mean --discount?"),
+        (["ppo", "CartPole-v1", "--lr=1e-3"], "Did you mean --learning-rate?"),
+        (["ppo", "CartPole-v1", "--ent_coef", "0"], "Did you mean --entropy-weight?"),
+        (["ppo", "CartPole-v1", "--n-steps", "8"], "Did you mean --num-steps?"),
+        (["ppo", "CartPole-v1", "--timesteps", "8"], "Did you mean --total-timesteps?"),
+        (["CartPole-v1", "ppo"], "The algorithm comes before the environment: motet train ppo CartPole-v1"),
+    ],
+)
+def test_what_others_call_it_is_understood(run, args, words):
+    code, out, err = run("train", *args)
+    assert (code, out) == (2, "")
+    assert words in err
+
+
+def test_make_help_lists_what_can_be_made():
+    done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert re.search(r"^  make train +train PPO on CartPole", done.stdout, re.MULTILINE)
+    assert {line.split()[1] for line in done.stdout.splitlines()} >= {"train", "test", "attack", "help"}
+
+
 # Lists.
 
 

@@ -61,6 +61,8 @@ PLANS = {
 }
 HERE = [name for name, plan in PLANS.items() if not any(part.workers for part in plan.fragments.values())]
 WORKERS = [name for name in PLANS if name not in HERE]
+ALWAYS = {"batched(workers=2)", "multi_learner(1)", "coarse(2)", "pool(0)", "pool(2)"}
+RARELY = (pytest.mark.attack,)
 POOLS = ["pool(0)", "pool(2)"]
 """No plan at all: the environments in a pool of no or two workers, stepped by the test."""
 
@@ -71,7 +73,11 @@ VALUE = "Environment {n} (Broken), in step 5 of its episode: "
 
 
 def rows(how: str, kind: Any, words: str, *plans: str) -> list[Any]:
-    return [pytest.param(how, plan, kind, words, id=f"{how or 'sound'}-{plan}") for plan in plans]
+    """The same thing under several plans; some of them only in `make attack`."""
+    return [
+        pytest.param(how, plan, kind, words, id=f"{how or 'sound'}-{plan}", marks=() if plan in ALWAYS else RARELY)
+        for plan in plans
+    ]
 
 
 RAISED = {

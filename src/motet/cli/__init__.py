@@ -27,7 +27,8 @@ usage: motet COMMAND [...]
   algorithms                 list the algorithms
   envs                       list the environments
 
-`motet COMMAND --help` explains a command, `motet train ppo --help` an algorithm's options too.
+`motet COMMAND --help` explains a command, `motet train ppo --help` an algorithm's options too. ALGORITHM and ENV may be
+your own: package.module:Name or folder/file.py:Name.
 
 example: motet train ppo CartPole-v1 --total-timesteps 500_000
 """

@@ -35,11 +35,14 @@ def _verdict(found: Sequence[str]) -> int:
     return 1 if found else 0
 
 
+EXAMPLE = "motet check-env my_file.py:MyEnv --env-kwargs '{\"size\": 3}'"
+
+
 def check_env(args: list[str]) -> int:
     """Play an environment at random, and say what breaks its contract."""
     from motet.cli.options import CheckEnvOptions, Task, parse
 
-    about = "Play an environment with random actions and say whether it keeps its contract."
+    about = "Play an environment with random actions and say whether it keeps its contract. Example: " + EXAMPLE
     options = parse("check-env", args or ["--help"], about, task=Task, play=CheckEnvOptions)
     from motet.envs.examine import examine, lines
 

@@ -12,11 +12,14 @@ if TYPE_CHECKING:
     from motet.runs.folder import Names
 
 
+ABOUT = "Play episodes with a trained policy, without exploration. Example: motet evaluate runs/first --episodes 16"
+
+
 def evaluate(args: list[str]) -> int:
     """Play episodes with a trained policy."""
     from motet.cli.options import EvaluateOptions, parse
 
-    options = parse("evaluate", args, "Play episodes with a trained policy, without exploration.", run=EvaluateOptions)
+    options = parse("evaluate", args, ABOUT, run=EvaluateOptions)
     from motet import algorithms
     from motet.runs.evaluate import evaluate
     from motet.runs.policy import Policy

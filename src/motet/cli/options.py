@@ -209,7 +209,24 @@ def _preset_option(name: str) -> Any:
     kinds = [get_type_hints(PRESETS[preset])[name] for preset in users]
     kind = functools.reduce(operator.or_, dict.fromkeys(kinds))
     defaults = ", ".join(f"{preset} ({_default(takes(preset)[name])})" for preset in users)
-    return Annotated[kind | None, arg(metavar=_metavar(kind), help=f"An option of {defaults}.", help_behavior_hint="")]
+    about = f"{MEANS[name]} For {defaults}." if name in MEANS else f"An option of {defaults}."
+    return Annotated[kind | None, arg(metavar=_metavar(kind), help=about, help_behavior_hint="")]
+
+
+MEANS = {
+    "shards": "Devices over which the whole loop is spread.",
+    "actors": "Copies of the part that acts, each with its share of the environments.",
+    "threads": "Threads that share each actor's device.",
+    "learners": "Devices over which learning is spread.",
+    "lag": "How many iterations old the policy that acts is; latest: whatever is newest, which does not repeat.",
+    "workers": "Processes that step host environments (of central: copies of the part that acts and learns).",
+    "first_ready": "Go on with whichever thread's environments are ready first, instead of in turn.",
+    "environments": "Parts that only step environments.",
+    "per_replica": "Nodes whose statistics may be taken over one copy's share of the batch.",
+    "prefetch": "Batches that are drawn before the learner asks.",
+    "replay": "Where the replay lies: a device, host, or opencl:0.",
+}
+"""What an option does, whichever preset takes it; a new one without a line here only says whose it is."""
 
 
 def _first_line(thing: Any) -> str:
@@ -225,7 +242,8 @@ def _metavar(kind: Any) -> str:
         return "NODE [NODE ...]"
     if get_origin(kind) is Literal:
         return "|".join("INT" if isinstance(value, int) else str(value) for value in get_args(kind))
-    words = "|".join(map(_metavar, get_args(kind))).split("|")
+    kinds = [each for each in get_args(kind) if each is not type(None)]
+    words = "|".join(map(_metavar, kinds)).split("|")
     return "|".join(dict.fromkeys(words)) or kind.__name__.upper()
 
 
