@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup
 EXACT := tests/envs/test_gymnasium_twins.py tests/laws/test_law_3_fused_equals_handwritten.py \
 	tests/laws/test_law_4_plans_keep_the_mathematics.py tests/published
 
-.PHONY: help train test quick attack learning mutations bench lint format clean
+.PHONY: help train test quick attack learning mutations newcomer defaults bench lint format clean
 
 help:  ## what can be made
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -42,6 +42,12 @@ learning: .venv/installed  ## the long learning runs
 
 mutations: .venv/installed  ## break chosen lines, one at a time, and see the tests notice
 	$(QUICKLY) $(BIN)/python -m tests.mutations
+
+newcomer: .venv/installed  ## the documents' commands, where only the built wheel is installed
+	$(BIN)/python -m tests.newcomer
+
+defaults: .venv/installed  ## what each library learns with its own defaults
+	$(BIN)/python -m benchmarks.defaults $(ONLY)
 
 bench: .venv/installed  ## speed beside the peers; ONLY=name runs one
 	$(BIN)/python -m benchmarks $(ONLY)

@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from motet.plan.project import project
     from motet.replay import Prioritised, Uniform
     from motet.runs.policy import Policy
-    from motet.training import Result, train
+    from motet.runs.result import Result
+    from motet.training import train
     from motet.verify.algorithm import check_algorithm
 
 _HOME = {
@@ -98,7 +99,8 @@ _HOME = {
     "motet.replay": ("Prioritised", "Uniform"),
     "motet.evaluation": ("evaluate",),
     "motet.runs.policy": ("Policy",),
-    "motet.training": ("Result", "train"),
+    "motet.runs.result": ("Result",),
+    "motet.training": ("train",),
     "motet.verify.algorithm": ("check_algorithm",),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}

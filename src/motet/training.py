@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,8 @@ import jax
 from motet import algorithms, bounds, envs, forked
 from motet.engine.assemble import Limits, Settings
 from motet.engine.conditions import conditions
-from motet.engine.ledger import Account
 from motet.engine.place import devices_for
-from motet.engine.run import LinkUse, Mode, Outcome, Reporter, finish, gather, prepare
+from motet.engine.run import Mode, Outcome, Reporter, finish, gather, prepare
 from motet.errors import BadOption, Diverged, NotSaved
 from motet.flow.algorithm import Algorithm, Spec
 from motet.flow.environment import Environment
@@ -30,41 +29,7 @@ from motet.runs import folder
 from motet.runs.display import Display
 from motet.runs.metrics import Meter, Row
 from motet.runs.policy import Policy
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a run gives back."""
-
-    policy: Policy
-    state: Any
-    """The learner state: parameters, optimiser state, counters."""
-    history: list[Row]
-    """Metrics over time, one row for each report interval."""
-    steps: int
-    """Environment steps that were really taken."""
-    iterations: int
-    seconds: float
-    compile_seconds: float
-    """What the busiest replica spent compiling; replicas compile side by side."""
-    plan: Plan
-    links: tuple[LinkUse, ...]
-    """What went over each link, and how old it was when it was read."""
-    accounts: tuple[Account, ...] = ()
-    """How fast each replica went, and whom it waited for; empty where there is one alone."""
-    run_dir: Path | None = None
-    outside: bounds.Outside = field(default_factory=bounds.Outside)
-    """Observations of host environments outside of the bounds that their space declares."""
-    warnings: tuple[str, ...] = ()
-    """What went wrong without ending the run."""
-
-    @property
-    def metrics(self) -> Mapping[str, Any]:
-        """The last value of every metric."""
-        last: dict[str, Any] = {}
-        for row in self.history:
-            last.update({name: value for name, value in row.items() if value is not None})
-        return last
+from motet.runs.result import Result
 
 
 def train(
@@ -75,6 +40,7 @@ def train(
     total_timesteps: int = 500_000,
     seed: int = 0,
     run_dir: str | Path | None = None,
+    progress: bool | None = None,
     display: Display | None = None,
     mode: Mode = "threads",
     timeout: float = 600.0,
@@ -87,10 +53,14 @@ def train(
     is one compiled program on all devices that divide the environments; environments that are not written in JAX are
     stepped by worker processes beside it. With `mode="serial"` the same programs run in one thread, for debugging.
 
+    How it goes is shown on a terminal and in a notebook; `progress` True shows it elsewhere too, and False nowhere. Who
+    wants to show it otherwise gives a `display`. `run_dir` is a folder for what comes of it.
+
     `timeout` is how many seconds one part may wait for another before the run is stopped, `step_timeout` how many a
     step of host environments may take, and `restarts` how often dead workers are started anew.
     """
     forked.refuse()
+    display = display or _display(progress)
     with conditions():
         algorithm, env = _made(algorithm, env)
         _check_limits(timeout, step_timeout, restarts)
@@ -107,6 +77,15 @@ def train(
         names = folder.Names(algorithms.name_of(algorithm), *envs.origin(env))
         result = _Session(graph, chosen, algorithm.bind(spec), settings, run_dir, display, mode, names).run(devices)
         return replace(result, outside=bounds.take(env))
+
+
+def _display(progress: bool | None) -> Display | None:
+    """What shows a run if nobody says otherwise: something where a person looks on, nothing elsewhere."""
+    if progress is False:
+        return None
+    from motet.runs.progress import live_display, seen_by_a_person
+
+    return live_display() if progress or seen_by_a_person() else None
 
 
 def _made(algorithm: Algorithm | str, env: Any) -> tuple[Algorithm, Environment | HostEnvironment]:

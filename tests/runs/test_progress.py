@@ -182,8 +182,31 @@ def test_a_long_curve_takes_bounded_memory():
     for tick in range(3_000):
         screen.row(row(tick, float(tick), score=float(tick)))
     curve = screen.progress.curve
-    assert len(curve) <= 512
-    assert curve == sorted(curve)
+    assert len(curve) <= 1024
+    assert curve == sorted(curve) and curve[-1][0] > 2_980
+
+
+def test_a_curve_is_even_in_steps_though_later_rows_are_rarer():
+    many = [(float(steps), 0.0) for steps in range(100)]
+    few = [(float(steps), 1.0) for steps in range(100, 200, 10)]
+    assert sparkline(many + few, 8) == "▁▁▁▁████"
+
+
+def test_time_left_does_not_count_compiling():
+    """A program that is compiled in mid-run, as a phase's first one is, does not make all that comes after look slow."""
+    screen = Screen(console())
+    screen.progress.begin(GRAPH, motet.anakin(), 10_000)
+    screen.status("compiling the training loop")
+    screen.status("running the training loop")
+    screen.row(row(1_000, 20.0))
+    screen.row(row(2_000, 21.0))
+    assert screen.progress.left == 8.0
+    screen.status("compiling phase")
+    assert screen.progress.first is None
+    screen.status("running phase")
+    screen.row(row(3_000, 51.0))
+    screen.row(row(4_000, 52.0))
+    assert screen.progress.left == 6.0
 
 
 def test_the_line_leaves_out_what_is_not_known():
@@ -194,14 +217,14 @@ def test_the_line_leaves_out_what_is_not_known():
 
 
 def test_a_sparkline_goes_from_the_lowest_to_the_highest():
-    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8) == "▁▂▃▄▅▆▇█"
-    assert sparkline([5, 5, 5], 8) == "▁▁▁"
+    assert sparkline([(step, step) for step in range(8)], 8) == "▁▂▃▄▅▆▇█"
+    assert sparkline([(0, 5), (1, 5), (2, 5)], 8) == "▁▁▁"
     assert sparkline([], 8) == ""
 
 
 @pytest.mark.parametrize(("count", "most"), [(0, 4), (3, 4), (4, 4), (9, 4), (1000, 7)])
 def test_resampling_keeps_the_mean_of_equal_stretches(count, most):
-    values = [float(value) for value in range(count)]
+    values = [(float(step), float(step)) for step in range(count)]
     points = resample(values, most)
     assert len(points) == min(count, most)
     assert points == sorted(points)

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
+from motet.envs.wrapping import WRAPPERS
 from motet.errors import BadOption, UnknownName
 from motet.plan.plan import Plan
 from motet.plan.presets import PRESETS
@@ -30,17 +31,25 @@ class Task:
     env_kwargs: Annotated[str | None, arg(metavar="JSON", help_behavior_hint="")] = None
     """Options with which to make it, as '{"gravity": 9.8}'."""
 
+    time_limit: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
+    """Cut episodes off after so many of its steps."""
+    action_repeat: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
+    """Let each action last so many steps, and sum their rewards."""
+    frame_stack: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
+    """Show the last so many observations as one."""
+
     def make(self, strict: bool = False) -> Any:
         from motet import envs
 
-        return envs.make(self.env, check_bounds=strict, **self.options())
+        wrappers = {name: getattr(self, name) for name in WRAPPERS}
+        return envs.make(self.env, check_bounds=strict, **wrappers, **self.options())
 
     def options(self) -> dict[str, Any]:
         try:
             options = json.loads(self.env_kwargs or "{}")
         except (ValueError, RecursionError) as error:
             raise BadOption(f"--env-kwargs must be a JSON object such as '{{\"gravity\": 9.8}}': {error}") from None
-        if not isinstance(options, dict) or "check_bounds" in options:
+        if not isinstance(options, dict) or {"check_bounds", *WRAPPERS} & set(options):
             raise BadOption(f"--env-kwargs must be a JSON object such as '{{\"gravity\": 9.8}}', got {self.env_kwargs}")
         return options
 

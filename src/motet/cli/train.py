@@ -16,7 +16,7 @@ from motet.errors import BadOption, MotetError
 if TYPE_CHECKING:
     from motet.plan.plan import Plan
     from motet.runs.evaluate import Evaluation
-    from motet.training import Result
+    from motet.runs.result import Result
 
 EVALUATION_FAILED = 4
 """The exit code of a run whose training went well, but not the evaluation after it."""

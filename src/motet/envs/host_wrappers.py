@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
+from gymnasium.wrappers import FrameStackObservation, TimeLimit
 
 from motet.errors import BadEnvironment, BadOption
 
@@ -29,31 +32,32 @@ class ActionRepeat(gymnasium.Wrapper):
 
 
 class RandomStart(gymnasium.Wrapper):
-    """Begins each episode with up to `limit` random actions, so that episodes do not all begin alike.
+    """An episode begins after 0 to `steps` random actions, which count for nothing. One that ends there begins anew,
+    without any.
 
     How many is drawn from the environment's own generator and the actions from its action space, so both follow from
     its seed.
     """
 
-    def __init__(self, env: gymnasium.Env, limit: int):
+    def __init__(self, env: gymnasium.Env, steps: int):
         super().__init__(env)
-        if limit < 0:
-            raise BadOption(f"There cannot be {limit} random steps.")
-        self.limit = limit
+        if steps < 1:
+            raise BadOption(f"steps of RandomStart must be at least 1, got {steps}")
+        self.steps = steps
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
         if seed is not None:
             self.env.action_space.seed(seed)
-        for _ in range(int(self.env.unwrapped.np_random.integers(self.limit + 1))):
+        for _ in range(int(self.env.unwrapped.np_random.integers(self.steps + 1))):
             observation, _, terminated, truncated, info = self.env.step(self.env.action_space.sample())
             if terminated or truncated:
-                observation, info = self.env.reset(options=options)
+                return self.env.reset(options=options)
         return observation, info
 
 
 class FrameDelta(gymnasium.Wrapper):
-    """Gives the change since the last observation instead of the observation; the first one of an episode is 0."""
+    """Observations are what changed since the last one; an episode begins with its first observation whole."""
 
     def __init__(self, env: gymnasium.Env):
         super().__init__(env)
@@ -64,15 +68,32 @@ class FrameDelta(gymnasium.Wrapper):
         dtype = np.result_type(space.dtype, np.int16) if space.dtype.kind in "iub" else space.dtype
         low, high = space.low.astype(dtype), space.high.astype(dtype)
         self._dtype = dtype
-        self.observation_space = gymnasium.spaces.Box(low - high, high - low, dtype=dtype.type)
+        smallest, largest = np.minimum(low, low - high), np.maximum(high, high - low)
+        self.observation_space = gymnasium.spaces.Box(smallest, largest, dtype=dtype.type)
         self._last = np.zeros(space.shape, dtype)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
         self._last = np.array(observation, self._dtype)
-        return np.zeros_like(self._last), info
+        return self._last.copy(), info
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
         before, self._last = self._last, np.array(observation, self._dtype)
         return self._last - before, reward, terminated, truncated, info
+
+
+@dataclass(frozen=True)
+class Wrapped:
+    """Makes an environment with wrappers around it, wherever it runs. `motet.envs.wrapping` says which there are."""
+
+    make: Callable[[], Any]
+    wrappers: tuple[tuple[str, int], ...]
+    """Names and numbers, the innermost first."""
+
+    def __call__(self) -> Any:
+        kinds = {"time_limit": TimeLimit, "action_repeat": ActionRepeat, "frame_stack": FrameStackObservation}
+        env = self.make()
+        for name, value in self.wrappers:
+            env = kinds[name](env, value)
+        return env

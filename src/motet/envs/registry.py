@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+from motet.envs import wrapping
 from motet.envs.families import FAMILIES, Family, library, load
 from motet.errors import BadEnvironment, BadOption, UnknownName
 from motet.flow.environment import Environment
@@ -45,7 +46,13 @@ class Description(NamedTuple):
 
 
 def make(
-    env_id: str | Callable[[], Any], *, check_bounds: bool = False, **options: Any
+    env_id: str | Callable[[], Any],
+    *,
+    check_bounds: bool = False,
+    time_limit: int | None = None,
+    action_repeat: int | None = None,
+    frame_stack: int | None = None,
+    **options: Any,
 ) -> Environment | HostEnvironment:
     """The environment of that id, with its default parameters or other `options`.
 
@@ -56,18 +63,23 @@ def make(
 
     With `check_bounds`, a number outside of the bounds that an observation space declares is an error in environments
     that are stepped on the host; otherwise it is counted. Compiled ones do not look.
+
+    Around any of them can be laid a `time_limit` after which episodes are cut off, an `action_repeat`, by which each
+    action lasts so many steps, and a `frame_stack`, so many last observations as one.
     """
+    wrappers = wrapping.asked(time_limit=time_limit, action_repeat=action_repeat, frame_stack=frame_stack)
     if not isinstance(env_id, str):
         strict = {"check_bounds": True} if check_bounds else {}
-        return _adapter("gymnasium")(partial(env_id, **options) if options else env_id, **strict)
+        made = _adapter("gymnasium")(partial(env_id, **options) if options else env_id, **strict)
+        return wrapping.wrap(made, wrappers)
     try:
-        env = _make(ALIASES.get(env_id, env_id), check_bounds, options)
+        env = wrapping.wrap(_make(ALIASES.get(env_id, env_id), check_bounds, options), wrappers)
     except TypeError as error:
         if not options:
             raise
         raise BadOption(f"{env_id} does not take these options: {error}.") from error
     # What a run's folder says, so that it can be made again.
-    object.__setattr__(env, ORIGIN, (everywhere(env_id), options))
+    object.__setattr__(env, ORIGIN, (everywhere(env_id), {**options, **wrappers}))
     return env
 
 

@@ -148,10 +148,8 @@ class ActionRepeat(Wrapper):
 
 @dataclass(frozen=True)
 class RandomStart(Wrapper):
-    """An episode begins after 0 to `steps` random actions, which count for nothing.
-
-    A random action that would end the episode is not taken, nor any after it.
-    """
+    """An episode begins after 0 to `steps` random actions, which count for nothing. One that ends there begins anew,
+    without any."""
 
     steps: int
 
@@ -160,16 +158,18 @@ class RandomStart(Wrapper):
         return limit
 
     def reset(self, key: jax.Array) -> tuple[Any, Any]:
-        key_reset, key_count, key_walk = jax.random.split(key, 3)
+        key_reset, key_count, key_walk, key_again = jax.random.split(key, 4)
         count = random_index(key_count, self.steps + 1)
+        again = self.env.reset(key_again)
 
         def walk(index: jax.Array, before: Any) -> Any:
             state, _, halted = before
             key_act, key_step = jax.random.split(jax.random.fold_in(key_walk, index))
             state, observation, _, terminated = self.env.step(state, self.env.action_space.sample(key_act), key_step)
-            halted = halted | terminated | (index >= count)
-            kept = jax.tree.map(lambda old, new: jnp.where(halted, old, new), before[:2], (state, observation))
-            return *kept, halted
+            after = jax.tree.map(lambda new, old: jnp.where(terminated, new, old), again, (state, observation))
+            halted = halted | (index >= count)
+            kept = jax.tree.map(lambda old, new: jnp.where(halted, old, new), before[:2], after)
+            return *kept, halted | terminated
 
         start = (*self.env.reset(key_reset), jnp.zeros((), bool))
         state, observation, _ = jax.lax.fori_loop(0, self.steps, walk, start)

@@ -1,4 +1,4 @@
-"""From one row an iteration to a curve that people can read: reduced per interval, bounded in memory."""
+"""From what each iteration reports to a curve that people can read, and that grows by the logarithm of a run's length."""
 
 from __future__ import annotations
 
@@ -12,10 +12,6 @@ from typing import Any
 import numpy as np
 
 Row = dict[str, float | int | None]
-MOST_ROWS = 4096
-"""A longer history is thinned to half: its memory does not grow with the run."""
-
-
 EPISODES = ("episodes.count", "episodes.return", "episodes.length")
 """The first columns of every row: how many episodes ended in an iteration, and the sums over them."""
 RESTARTS = "restarts"
@@ -44,19 +40,23 @@ class Window:
 
 @dataclass
 class Meter:
-    """Collects metrics between two intervals and keeps the history of all of them."""
+    """Makes rows of what iterations report, and keeps the history of all of them.
+
+    Which iterations end a row depends on their numbers alone (see `stretch`), never on the clock: two runs of one
+    configuration have the same rows, and a short run has a curve.
+    """
 
     steps_per_iteration: int
     prefill_steps: int
     on_row: Callable[[Row], None]
     on_status: Callable[[str], None]
-    interval: float = 0.5
+    clock: Callable[[], float] = time.monotonic
     history: list[Row] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.began = self.last = time.monotonic()
+        self.began = self.heard = self.closed = self.clock()
         self.iteration = self.last_iteration = 0
-        self.first_row: float | None = None
+        self.compiled = False
         self.names: Sequence[str] = ()
         self.every = np.ones(0, int)
         self.sums = np.zeros(0)
@@ -75,51 +75,69 @@ class Meter:
         self.on_status(text)
 
     def rows(self, first: int, rows: np.ndarray) -> None:
-        """Take the metrics of iterations `first`, `first + 1`, ... [n, metrics]."""
+        """Take the metrics of iterations `first`, `first + 1`, ... [n, metrics], which took equal times."""
         with self.lock:
-            self.sums += rows.sum(0)
-            self.episodes.add(rows[:, : len(EPISODES)])
-            self.counts += (first + len(rows)) // self.every - first // self.every
-            self.iteration = first + len(rows)
-            if self.first_row is None:  # compiling is over: speed is measured from here
-                self.first_row = self.last = time.monotonic()
-                self.last_iteration = self.iteration
-            if time.monotonic() - self.last >= self.interval:
-                self._close()
+            now, done = self.clock(), 0
+            while done < len(rows):
+                ends = stretch(first + done)
+                stop = min(len(rows), ends - first)
+                self._add(first + done, rows[done:stop])
+                done = stop
+                if self.iteration == ends:
+                    self._close(self.heard + (now - self.heard) * done / len(rows))
+            self.heard = now
+            if not self.compiled:  # what came before was compiling: speed is measured from here
+                self.compiled, self.closed, self.last_iteration = True, now, self.iteration
 
     def finish(self) -> None:
         with self.lock:
-            if self.counts.any():
-                self._close()
+            if self.iteration > (self.history[-1]["iteration"] or 0 if self.history else 0):
+                self._close(self.heard)
 
-    def _close(self) -> None:
-        now = time.monotonic()
+    def _add(self, first: int, rows: np.ndarray) -> None:
+        self.sums += rows.sum(0)
+        self.episodes.add(rows[:, : len(EPISODES)])
+        self.counts += (first + len(rows)) // self.every - first // self.every
+        self.iteration = first + len(rows)
+
+    def _close(self, now: float) -> None:
         sums = dict(zip(self.names, self.sums.tolist(), strict=True))
         means = self.sums / np.maximum(self.counts, 1)
         table = {
             name: mean if count else None
             for name, mean, count in zip(self.names, means.tolist(), self.counts, strict=True)
         }
-        finished = sums[EPISODES[0]]
         self.restarts += int(sums.get(RESTARTS, 0))
-        done = self.iteration - self.last_iteration
         row: Row = {
             "iteration": self.iteration,
             "steps": self.prefill_steps + self.iteration * self.steps_per_iteration,
             "seconds": round(now - self.began, 3),
-            "steps_per_second": round(done * self.steps_per_iteration / max(now - self.last, 1e-9)) if done else None,
-            "episodes": int(finished),
+            "steps_per_second": self._speed(now),
+            "episodes": int(sums[EPISODES[0]]),
             "return": self.episodes.mean(1),
             "length": self.episodes.mean(2),
             **({"restarts": self.restarts} if RESTARTS in self.names else {}),
             **{name: value for name, value in table.items() if name not in (*EPISODES, RESTARTS)},
         }
-        self.last, self.last_iteration = now, self.iteration
+        self.closed, self.last_iteration = now, self.iteration
         self.sums[:], self.counts[:] = 0, 0
         self.history.append(row)
-        if len(self.history) > MOST_ROWS:
-            self.history = self.history[1::2]
         self.on_row(row)
+
+    def _speed(self, now: float) -> int | None:
+        """Steps a second since the last row; none while compiling is part of it."""
+        steps = (self.iteration - self.last_iteration) * self.steps_per_iteration
+        return round(steps / (now - self.closed)) if self.compiled and steps and now > self.closed else None
+
+
+EVERY_ONE = 1024
+"""So many iterations have a row each. Then every second one has, to twice as many; every fourth, to four times; ..."""
+
+
+def stretch(iteration: int) -> int:
+    """The number of iterations after which the row ends that iteration `iteration`, counted from 0, belongs to."""
+    length = 1 << max(0, iteration // EVERY_ONE).bit_length()
+    return (iteration // length + 1) * length
 
 
 def column(history: Sequence[Row], name: str) -> list[Any]:

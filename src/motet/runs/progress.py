@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
@@ -26,16 +25,25 @@ if TYPE_CHECKING:
 
 BARS = "▁▂▃▄▅▆▇█"
 MOST_POINTS = 512
-"""A longer curve is thinned to half, so that a long run needs no more memory than a short one."""
+"""A curve twice as long is thinned to so many points, so that drawing it takes no longer in a long run."""
+Point = tuple[float, float]
+"""Steps, return."""
 NOT_LOSSES = frozenset(
     {"iteration", "steps", "seconds", "steps_per_second", "episodes", "return", "length", "restarts"}
 )
 
 
+def seen_by_a_person(console: Console | None = None) -> bool:
+    """Whether what is written to standard output appears on a terminal or in a notebook."""
+    console = console or Console()
+    return console.is_terminal or console.is_jupyter
+
+
 def live_display(console: Console | None = None) -> Display:
     """What shows a run best where `console` writes: by default, where standard output goes."""
     console = console or Console(highlight=False)
-    return Screen(console) if console.is_terminal and not console.is_dumb_terminal else Lines(console)
+    drawn = console.is_terminal and not (console.is_dumb_terminal or console.is_jupyter)
+    return Screen(console) if drawn else Lines(console)
 
 
 @dataclass
@@ -48,9 +56,10 @@ class Progress:
     began: float = 0.0
     ended: float | None = None
     first: Row | None = None
+    """The first row after something was compiled: speed is measured from there."""
     last: Row = field(default_factory=dict)
     episodes: int = 0
-    curve: list[float] = field(default_factory=list)
+    curve: list[Point] = field(default_factory=list)
     doing: dict[str, str] = field(default_factory=dict)
     """Fragment -> what it says it does; a run of one fragment has no name for it."""
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -64,6 +73,8 @@ class Progress:
         who, colon, what = text.partition(": ")
         with self.lock:
             self.doing[who if colon else ""] = what if colon else text
+            if self.compiling:
+                self.first = None
 
     def row(self, row: Row) -> None:
         with self.lock:
@@ -72,9 +83,9 @@ class Progress:
             self.episodes += int(row.get("episodes") or 0)
             score = row.get("return")
             if score is not None:
-                self.curve.append(float(score))
-            if len(self.curve) > MOST_POINTS:
-                self.curve = resample(self.curve, MOST_POINTS // 2)
+                self.curve.append((float(row.get("steps") or 0), float(score)))
+            if len(self.curve) > 2 * MOST_POINTS:
+                self.curve = resample(self.curve, MOST_POINTS)
 
     def end(self) -> None:
         with self.lock:
@@ -90,7 +101,7 @@ class Progress:
 
     @property
     def speed(self) -> float | None:
-        """Steps a second since the first row: what came before was compiling."""
+        """Steps a second since something was compiled last."""
         return speed(self.first, self.last)
 
     @property
@@ -249,19 +260,27 @@ def _row(left: RenderableType, right: RenderableType) -> Table:
     return grid
 
 
-def sparkline(values: Sequence[float], width: int) -> str:
+def sparkline(curve: Sequence[Point], width: int) -> str:
     """A curve as a row of blocks, from its lowest value to its highest."""
-    points = resample(values, width)
-    low, high = min(points, default=0.0), max(points, default=0.0)
+    values = [value for _, value in resample(curve, width)]
+    low, high = min(values, default=0.0), max(values, default=0.0)
     scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
-    return "".join(BARS[round((point - low) * scale)] for point in points)
+    return "".join(BARS[round((value - low) * scale)] for value in values)
 
 
-def resample(values: Sequence[float], most: int) -> list[float]:
-    """At most that many points: the means of equal stretches."""
-    count = min(len(values), most)
-    bounds = [round(place * len(values) / count) for place in range(count + 1)] if count else [0]
-    return [sum(values[a:b]) / (b - a) for a, b in pairwise(bounds)]
+def resample(curve: Sequence[Point], most: int) -> list[Point]:
+    """At most that many points, which lie evenly: the means of equal stretches of steps that have any."""
+    if len(curve) <= most:
+        return list(curve)
+    first, last = curve[0][0], curve[-1][0]
+    stretches: dict[int, list[Point]] = {}
+    for point in curve:
+        stretches.setdefault(min(most - 1, int(most * (point[0] - first) / ((last - first) or 1))), []).append(point)
+    return [(_mean([x for x, _ in each]), _mean([y for _, y in each])) for each in stretches.values()]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def duration(seconds: float) -> str:
