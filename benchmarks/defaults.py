@@ -1,7 +1,7 @@
 """`python -m benchmarks.defaults [NAME ...]`: what each library learns with its own defaults, at equal steps.
 
-Nobody chooses an option here: an algorithm, an environment, a number of steps, five seeds. Each run has a process of its
-own; two runs of one library go at once, so that both libraries have the same machine. What is done is kept in
+Nobody chooses an option here: an algorithm, an environment, a number of steps, five seeds. Each run has a process of
+its own; two runs of one library go at once, so that both libraries have the same machine. What is done is kept in
 results/defaults.json and not done again; results/defaults.md is written from it. Ends with 1 where motet is behind.
 """
 
@@ -138,11 +138,11 @@ def table(found: dict[str, Any]) -> str:
     lines = [
         "# Learning with defaults",
         "",
-        "Made by `python -m benchmarks.defaults`. Both libraries with their own defaults, the same number of steps, five",
-        f"seeds, two runs at once; the greedy policy's mean return over {EPISODES} episodes of Gymnasium's environment.",
+        "Made by `make defaults`: both libraries with their own defaults, the same number of steps, five seeds, two",
+        f"runs at once; the greedy policy's mean return over {EPISODES} episodes of Gymnasium's environment.",
         "`chosen on` says whether motet's defaults were chosen by looking at the task, with other seeds.",
         "",
-        "| algorithm | environment | steps | motet: mean (worst) | Stable-Baselines3: mean (worst) | seconds | chosen on |",
+        "| algorithm | environment | steps | motet: mean (worst) | Stable-Baselines3 | seconds of each | chosen on |",
         "|---|---|---:|---:|---:|---:|---|",
     ]
     for task, returns, seconds in rows(found):
