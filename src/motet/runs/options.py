@@ -1,10 +1,10 @@
 """An algorithm's options as JSON, and back. What is somebody's code is written down by its name.
 
-    {"code": "my_nets:Tower"}                            a class or a function
-    {"code": "my_nets:Tower", "fields": {"width": 8}}    a flax module
-    {"unnamed": "my_script:main.<locals>.<lambda>"}      what has no name to be found by
-    {"text": "my_nets:optimizer"}                        what learning needed, but acting does not
-    {"dtype": "bfloat16"}
+{"code": "my_nets:Tower"}                            a class or a function
+{"code": "my_nets:Tower", "fields": {"width": 8}}    a flax module
+{"unnamed": "my_script:main.<locals>.<lambda>"}      what has no name to be found by
+{"text": "my_nets:optimizer"}                        what learning needed, but acting does not
+{"dtype": "bfloat16"}
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ def _read(where: str, value: Any) -> Any:
     if set(value) == {"unnamed"}:
         raise BadOption(
             f"{where} was {value['unnamed']}, which has no name to be found by. Give the algorithm with it, as in "
-            f"Policy.load(folder, motet.PPO({where.partition('.')[0]}=...)), or define it at the top of a module before "
-            "the next training."
+            f"Policy.load(folder, motet.PPO({where.partition('.')[0]}=...)), or before the next training define it at "
+            "the top of a module."
         )
     if set(value) == {"dtype"} and isinstance(value["dtype"], str):
         return jnp.dtype(value["dtype"])
@@ -171,4 +171,6 @@ def _remade(where: str, kind: Any, given: Any) -> Any:
     try:
         return kind(**{name: _read(f"{where}.{name}", each) for name, each in given.items()})
     except TypeError as error:
-        raise BadOption(f"{where}: {kind.__qualname__} is not what it was when the policy was saved: {error}.") from None
+        raise BadOption(
+            f"{where}: {kind.__qualname__} is not what it was when the policy was saved: {error}."
+        ) from None
