@@ -38,7 +38,7 @@ def test_unknown_names_suggest_the_nearest() -> None:
         ({"learning_rate": 0.0}, "learning_rate must be above 0, got 0.0"),
         ({"num_envs": 0}, "num_envs must be at least 1, got 0"),
         ({"clip": -1.0, "update_epochs": 0}, "update_epochs must be at least 1, got 0; clip must be above 0, got -1.0"),
-        ({"activation": "gelu"}, "activation must be one of tanh, relu, got 'gelu'"),
+        ({"activation": "selu"}, "activation must be one of tanh, relu, leaky_relu, elu, gelu, silu, softplus, got"),
         ({"hidden": (0,)}, "hidden must be at least 1, got (0,)"),
         ({"num_steps": 3.5}, "num_steps must be a whole number, got 3.5"),
         ({"discount": "high"}, "discount must be a number, got 'high'"),

@@ -54,6 +54,24 @@ def spell(thing: Any) -> str:
     return _spelled.get(where, ":".join(where))
 
 
+PUBLIC = ("flax.linen", "jax.nn")
+"""Modules that offer what lies elsewhere, in places that change from version to version."""
+
+
+def name_of(thing: Any) -> str | None:
+    """A name under which a class or function is found again; None if there is none, as for lambdas."""
+    name, module, path = (getattr(thing, key, None) for key in ("__name__", "__module__", "__qualname__"))
+    for place in PUBLIC:
+        if isinstance(name, str) and getattr(sys.modules.get(place), name, None) is thing:
+            return f"{place}:{name}"
+    if not isinstance(module, str) or not isinstance(path, str):
+        return None
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):  # nothing has a part "<locals>"
+        found = getattr(found, part, None)
+    return spell(thing) if found is thing else None
+
+
 def _import_file(file: Path, name: str) -> ModuleType:
     """A file as a module of its own name: worker processes, which are told where modules are found, find it too."""
     file = file.absolute()

@@ -26,7 +26,7 @@ from motet.plan import presets
 from motet.plan.check import check, violations
 from motet.plan.plan import Plan
 from motet.result import Result
-from motet.runs import folder
+from motet.runs import folder, options
 from motet.runs.display import Display
 from motet.runs.metrics import Meter, Row
 from motet.runs.policy import Policy
@@ -74,7 +74,8 @@ def train(
         spec = Spec(env.observation_space, env.action_space, graph.iterations)
         settings = Settings(seed, Limits(timeout, step_timeout, restarts))
         bounds.take(env)  # what other runs saw
-        names = folder.Names(algorithms.name_of(algorithm), *envs.origin(env))
+        networks = tuple(options.code_names(options.to_json(algorithm)))
+        names = folder.Names(algorithms.name_of(algorithm), *envs.origin(env), networks)
         result = _Session(graph, chosen, algorithm.bind(spec), settings, run_dir, display, mode, names).run(devices)
         return replace(result, outside=bounds.take(env))
 

@@ -46,7 +46,7 @@ MAY_IMPORT = {
     "algorithms": {"errors", "named", "flow", "replay", "algorithms"},
     "plan": {"errors", "flow", "plan"},
     "engine": {"errors", "flow", "envs", "replay", "plan", "engine"},
-    "runs": {"errors", "bounds", "flow", "plan", "runs"},
+    "runs": {"errors", "bounds", "named", "flow", "plan", "runs"},
 }
 """Room -> the rooms it may import from. Whatever is not listed (training, cli) sits on top of all."""
 

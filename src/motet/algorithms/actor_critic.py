@@ -12,8 +12,10 @@ import jax
 from motet.algorithms import actions as action_heads
 from motet.algorithms.distributions import Distribution
 from motet.algorithms.networks import MLP, run
+from motet.algorithms.own_networks import NOT_OWN, Own, OwnNetwork
 from motet.algorithms.recurrent import NO_CORE, Core
 from motet.algorithms.torsos import Torso, TorsoName
+from motet.errors import BadAlgorithm
 from motet.flow.spaces import Space
 
 
@@ -41,8 +43,8 @@ class ActorCritic:
     is one, comes between the torso and the two networks and is shared as well.
     """
 
-    actor: nn.Module
-    critic: nn.Module
+    actor: nn.Module | OwnNetwork
+    critic: nn.Module | OwnNetwork
     actions: Space
     torso: Torso
     core: Core = NO_CORE
@@ -56,10 +58,17 @@ class ActorCritic:
         activation: str,
         torso: TorsoName = "auto",
         core: Core = NO_CORE,
+        own: Own = NOT_OWN,
     ) -> Self:
         below = Torso.make(observations, torso)
+        if below.raw and core.name != "none":
+            raise BadAlgorithm(
+                f"The core {core.name!r} remembers features, but the torso 'none' makes none of observations. Choose "
+                "another torso, or the core 'none'."
+            )
         layers, outputs = below.layers(tuple(hidden)), action_heads.width(actions)
-        actor, critic = MLP(layers, outputs, activation, scale=0.01), MLP(layers, 1, activation, scale=1.0)
+        actor = own.network("policy_network", outputs, MLP(layers, outputs, activation, scale=0.01), below)
+        critic = own.network("value_network", 1, MLP(layers, 1, activation, scale=1.0), below)
         return cls(actor, critic, actions, below, core)
 
     def init(self, key: jax.Array) -> Params:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from motet.algorithms import activations
+from motet.algorithms.activations import Activation
 from motet.algorithms.actor_critic import ActorCritic, Params
-from motet.algorithms.descent import start
+from motet.algorithms.descent import RATE, Rate, start
 from motet.algorithms.distributions import DiagonalNormal, Distribution
 from motet.algorithms.networks import run
 from motet.algorithms.ppo import Acting, Batch, Proximal, Scaled, ScaledLearner, unpack
@@ -55,7 +57,8 @@ class BoundedActorCritic(ActorCritic):
     def choose(self, params: Params, features: jax.Array) -> Distribution:
         if not isinstance(self.actions, Box):
             return super().choose(params, features)
-        out = jnp.tanh(run(self.actor, params.actor, features)).reshape(*features.shape[:-1], *self.actions.shape)
+        raw = run(self.actor, params.actor, features)
+        out = jnp.tanh(raw).reshape(*raw.shape[:-1], *self.actions.shape)
         centre, reach = (jnp.broadcast_to(each, out.shape) for each in centre_and_reach(self.actions))
         deviation = jnp.broadcast_to(jax.nn.softplus(params.log_std), out.shape)
         dtype = jax.dtypes.canonicalize_dtype(self.actions.aval.dtype).name
@@ -85,8 +88,8 @@ class BatchPPO(Proximal):
     """Passes over each rollout."""
     num_minibatches: int = option(1, 1)
     """Minibatches in a pass."""
-    learning_rate: float = option(1e-4, above=0)
-    """Step size of Adam."""
+    learning_rate: Rate = option(1e-4, above=0, code=RATE)
+    """Step size of Adam. A number, or a schedule of optax or its name."""
     anneal: bool = False
     """Lower the step size linearly to 0 over the run."""
     discount: float = option(0.995, 0, 1)
@@ -105,7 +108,7 @@ class BatchPPO(Proximal):
     """Divide rewards by the standard deviation of all that were seen before this iteration."""
     hidden: tuple[int, ...] = option((200, 100), 1)
     """Widths of the hidden layers, of policy and value alike."""
-    activation: Literal["tanh", "relu"] = option("relu", choices=("tanh", "relu"))
+    activation: Activation = option("relu", choices=activations.NAMES)
     """Activation of the hidden layers."""
     kl_target: float = option(0.01, above=0)
     """How far the policy should go in an iteration: its KL divergence from the one that acted."""

@@ -10,12 +10,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
 from motet.algorithms.networks import MLP, Network, run
+from motet.algorithms.own_networks import NOT_OWN, Own, OwnNetwork
 from motet.algorithms.torsos import Torso, TorsoName
 from motet.errors import BadAlgorithm
 from motet.flow.spaces import Box, Space
@@ -73,40 +75,55 @@ class Scale:
 
 
 def make_actor(
-    observations: Space, outputs: int, hidden: tuple[int, ...], activation: str, torso: TorsoName
+    observations: Space,
+    outputs: int,
+    hidden: tuple[int, ...],
+    activation: str,
+    torso: TorsoName,
+    own: Own = NOT_OWN,
 ) -> Network:
     """A network from observations to what choosing an action takes; at first it leans to no action."""
-    layers = Torso.make(observations, torso).layers(hidden)
-    return Network(MLP(layers, outputs, activation, scale=0.01, random_biases=True), observations, torso)
+    below = Torso.make(observations, torso)
+    usual = MLP(below.layers(hidden), outputs, activation, scale=0.01, random_biases=True)
+    return Network(own.network("policy_network", outputs, usual, below), observations, torso)
 
 
 @dataclass(frozen=True)
 class Critic:
     """The value of an action: a network on what a torso makes of the observation, beside the action."""
 
-    module: MLP
+    module: nn.Module | OwnNetwork
     torso: Torso
     size: int
     """Numbers in an action."""
 
     @staticmethod
-    def make(observations: Space, size: int, hidden: tuple[int, ...], activation: str, torso: TorsoName) -> Critic:
-        return Critic(MLP(hidden, 1, activation, random_biases=True), Torso.make(observations, torso), size)
+    def make(
+        observations: Space,
+        size: int,
+        hidden: tuple[int, ...],
+        activation: str,
+        torso: TorsoName,
+        own: Own = NOT_OWN,
+    ) -> Critic:
+        below, usual = Torso.make(observations, torso), MLP(hidden, 1, activation, random_biases=True)
+        return Critic(own.network("q_network", 1, usual, below), below, size)
 
     def init(self, key: jax.Array) -> Any:
         key_torso, key_module = jax.random.split(key)
         torso = self.torso.init(key_torso)
         features = self.torso(torso, self.torso.view.blank)
-        return {"torso": torso, "module": self.module.init(key_module, _beside(features, jnp.zeros(self.size)))}
+        inputs = self._beside(features, jnp.zeros(self.size))
+        return {"torso": torso, "module": self.module.init(key_module, *inputs)}
 
     def __call__(self, params: Any, observation: Any, action: jax.Array) -> jax.Array:
         """[..., *observation], [..., n] -> [...]"""
         features = self.torso(params["torso"], observation)
-        return run(self.module, params["module"], _beside(features, action))[..., 0]
+        return run(self.module, params["module"], *self._beside(features, action))[..., 0]
 
-
-def _beside(features: jax.Array, action: jax.Array) -> jax.Array:
-    return jnp.concatenate([features, action], -1)
+    def _beside(self, features: Any, action: jax.Array) -> tuple[Any, ...]:
+        """What the network gets: one vector of both, or the observation as it is and the action."""
+        return (features, action) if self.torso.raw else (jnp.concatenate([features, action], -1),)
 
 
 def follow(target: Any, params: Any, rate: float) -> Any:

@@ -5,16 +5,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from motet.algorithms.descent import clipped
-from motet.algorithms.networks import MLP, Network
+from motet.algorithms import activations
+from motet.algorithms.activations import Activation
+from motet.algorithms.descent import OPTIMIZER, RATE, OptimizerOption, Rate, chosen, clipped, steady
+from motet.algorithms.networks import Network, make_values
+from motet.algorithms.own_networks import NETWORK, NetworkOption, Own
 from motet.algorithms.returns import real
-from motet.algorithms.torsos import TORSOS, Torso, TorsoName
+from motet.algorithms.torsos import TORSOS, TorsoName
 from motet.flow.algorithm import Algorithm, Decision, option
 from motet.flow.loops import Flow
 from motet.flow.spaces import Discrete, Space
@@ -59,8 +62,8 @@ class DQN(Algorithm):
     """Items that the replay holds."""
     learning_starts: int = option(1_000, 0)
     """Environment steps before the first training."""
-    learning_rate: float = option(5e-4, above=0)
-    """Step size of Adam."""
+    learning_rate: Rate = option(5e-4, above=0, code=RATE)
+    """Step size of Adam. A number, or a schedule of optax or its name."""
     adam_epsilon: float = option(0.01, above=0)
     """What Adam adds to the size of gradients: it damps the steps where gradients are tiny."""
     discount: float = option(0.99, 0, 1)
@@ -93,18 +96,24 @@ class DQN(Algorithm):
     hidden: tuple[int, ...] = option((128, 128), 1)
     """Widths of the hidden layers. After convolutions there are none, unless other numbers join the
     images."""
-    activation: Literal["tanh", "relu"] = option("relu", choices=("tanh", "relu"))
+    activation: Activation = option("relu", choices=activations.NAMES)
     """Activation of the hidden layers."""
     torso: TorsoName = option("auto", choices=TORSOS)
-    """What looks at images: convolutions (nature; impala is deeper) or the mlp. auto: nature from 36 x 36 pixels on."""
+    """What looks at images: convolutions (nature; impala is deeper) or the mlp. auto: nature from 36 x 36 pixels on.
+    none: networks of your own get observations as they are."""
+    q_network: NetworkOption = option(None, code=NETWORK)
+    """A network of your own from features to the value of each action: a flax module, a class or function
+    that makes one, or its name, as my_nets.py:Tower. None: the hidden layers."""
+    optimizer: OptimizerOption = option(None, code=OPTIMIZER)
+    """An optimiser of optax in place of Adam and the clipping: one, a function of the spec or the number of
+    updates that makes one, or its name."""
 
     @cached_property
     def network(self) -> Network:
         observations, actions = self.spec.observation_space, self.spec.action_space
         assert isinstance(actions, Discrete)
-        layers = Torso.make(observations, self.torso).layers(self.hidden)
         outputs = actions.n + 1 if self.dueling else actions.n
-        return Network(MLP(layers, outputs, self.activation, random_biases=True), observations, self.torso)
+        return make_values(observations, outputs, self.hidden, self.activation, self.torso, Own(self))
 
     def values(self, params: Any, observation: Any) -> jax.Array:
         """[..., actions] what each action is worth."""
@@ -124,9 +133,9 @@ class DQN(Algorithm):
 
     @cached_property
     def optimiser(self) -> optax.GradientTransformation:
-        return optax.flatten(
-            optax.chain(clipped(self.max_gradient_norm), optax.adam(self.learning_rate, eps=self.adam_epsilon))
-        )
+        adam = optax.adam(steady(self.learning_rate), eps=self.adam_epsilon)
+        usual = optax.flatten(optax.chain(clipped(self.max_gradient_norm), adam))
+        return chosen(self.optimizer, usual, self.spec, self.spec.iterations * self.gradient_steps)
 
     def init(self, key: jax.Array) -> Learner:
         params = self.network.init(key)

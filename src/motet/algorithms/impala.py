@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from motet.algorithms import activations
 from motet.algorithms.actions import EVERY_SPACE
+from motet.algorithms.activations import Activation
 from motet.algorithms.actor_critic import ActorCritic, Params
-from motet.algorithms.descent import Learner, clipped, descend, falling, start
+from motet.algorithms.descent import (
+    OPTIMIZER,
+    RATE,
+    Learner,
+    OptimizerOption,
+    Rate,
+    chosen,
+    clipped,
+    descend,
+    falling,
+    start,
+)
+from motet.algorithms.own_networks import NETWORK, NetworkOption, Own
 from motet.algorithms.returns import real, vtrace
 from motet.algorithms.torsos import TORSOS, TorsoName
 from motet.flow.algorithm import Algorithm, Decision, option
@@ -32,8 +46,8 @@ class IMPALA(Algorithm):
     """Environments that act side by side."""
     num_steps: int = option(16, 1)
     """Environment steps per rollout."""
-    learning_rate: float = option(2e-3, above=0)
-    """Step size of RMSProp."""
+    learning_rate: Rate = option(2e-3, above=0, code=RATE)
+    """Step size of RMSProp. A number, or a schedule of optax or its name."""
     anneal: bool = True
     """Lower the step size linearly to 0 over the run."""
     discount: float = option(0.99, 0, 1)
@@ -52,21 +66,31 @@ class IMPALA(Algorithm):
     """Longer gradients are scaled down to this norm; None: never."""
     hidden: tuple[int, ...] = option((64, 64), 1)
     """Widths of the hidden layers, of policy and value alike."""
-    activation: Literal["tanh", "relu"] = option("tanh", choices=("tanh", "relu"))
+    activation: Activation = option("tanh", choices=activations.NAMES)
     """Activation of the hidden layers."""
     torso: TorsoName = option("auto", choices=TORSOS)
     """What looks at images: nature (a small convolutional network), impala (a deep one), or mlp, which takes them as
-    flat vectors. auto: nature for uint8 images of at least 36 x 36 pixels, mlp for the rest."""
+    flat vectors. auto: nature for uint8 images of at least 36 x 36 pixels, mlp for the rest. none: networks of your
+    own get observations as they are."""
+    policy_network: NetworkOption = option(None, code=NETWORK)
+    """A network of your own from features to what an action is drawn from: a flax module, a class or function
+    that makes one, or its name, as my_nets.py:Tower. None: the hidden layers."""
+    value_network: NetworkOption = option(None, code=NETWORK)
+    """A network of your own from features to one value."""
+    optimizer: OptimizerOption = option(None, code=OPTIMIZER)
+    """An optimiser of optax in place of RMSProp and the clipping: one, a function of the spec or the number of
+    updates that makes one, or its name."""
 
     @cached_property
     def networks(self) -> ActorCritic:
-        spec = self.spec
-        return ActorCritic.make(spec.observation_space, spec.action_space, self.hidden, self.activation, self.torso)
+        spaces = (self.spec.observation_space, self.spec.action_space)
+        return ActorCritic.make(*spaces, self.hidden, self.activation, self.torso, own=Own(self))
 
     @cached_property
     def optimiser(self) -> optax.GradientTransformation:
         rate = falling(self.learning_rate, self.spec.iterations, self.anneal)
-        return optax.chain(clipped(self.max_gradient_norm), optax.rmsprop(rate, decay=0.99, eps=1e-5))
+        usual = optax.chain(clipped(self.max_gradient_norm), optax.rmsprop(rate, decay=0.99, eps=1e-5))
+        return chosen(self.optimizer, usual, self.spec, self.spec.iterations)
 
     def init(self, key: jax.Array) -> Learner:
         return start(self.optimiser, self.networks.init(key))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from motet.algorithms.activations import ACTIVATIONS
+from motet.algorithms.own_networks import NOT_OWN, Own, OwnNetwork
 from motet.algorithms.torsos import Torso, TorsoName
 from motet.flow.spaces import Space
-
-ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {"tanh": nn.tanh, "relu": nn.relu}
 
 
 class MLP(nn.Module):
@@ -76,7 +76,7 @@ def _uniform(bound: float, key: jax.Array, shape: tuple[int, ...], dtype: Any) -
 class Network:
     """A module on top of a torso. Where the torso has nothing to learn, the parameters are the module's alone."""
 
-    module: nn.Module
+    module: nn.Module | OwnNetwork
     space: Space
     torso: TorsoName = "mlp"
 
@@ -99,7 +99,21 @@ class Network:
         return Torso.make(self.space, self.torso)
 
 
-def run(module: nn.Module, params: Any, *inputs: Any) -> jax.Array:
+def make_values(
+    observations: Space,
+    outputs: int,
+    hidden: tuple[int, ...],
+    activation: str,
+    torso: TorsoName,
+    own: Own = NOT_OWN,
+) -> Network:
+    """A network from observations to what each of a few actions is worth."""
+    below = Torso.make(observations, torso)
+    usual = MLP(below.layers(hidden), outputs, activation, random_biases=True)
+    return Network(own.network("q_network", outputs, usual, below), observations, torso)
+
+
+def run(module: nn.Module | OwnNetwork, params: Any, *inputs: Any) -> jax.Array:
     """What a module without side effects gives."""
     out = module.apply(params, *inputs)
     assert isinstance(out, jax.Array)

@@ -4,17 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from motet.algorithms import activations
 from motet.algorithms.actions import EVERY_SPACE
+from motet.algorithms.activations import Activation
 from motet.algorithms.actor_critic import ActorCritic, Params
-from motet.algorithms.descent import Learner, clipped, descend, falling, start
+from motet.algorithms.descent import (
+    OPTIMIZER,
+    RATE,
+    Learner,
+    OptimizerOption,
+    Rate,
+    chosen,
+    clipped,
+    descend,
+    falling,
+    start,
+)
 from motet.algorithms.distributions import Distribution
 from motet.algorithms.normalize import PLAIN, Statistics
+from motet.algorithms.own_networks import NETWORK, NetworkOption, Own
 from motet.algorithms.recurrent import CORES, Core, CoreName
 from motet.algorithms.returns import gae, real
 from motet.algorithms.torsos import TORSOS, TorsoName
@@ -83,8 +97,8 @@ class Proximal(Algorithm):
     """Passes over each rollout."""
     num_minibatches: int = option(8, 1)
     """Minibatches in a pass."""
-    learning_rate: float = option(2e-3, above=0)
-    """Step size of Adam."""
+    learning_rate: Rate = option(2e-3, above=0, code=RATE)
+    """Step size of Adam. A number, or a schedule of optax or its name."""
     anneal: bool = True
     """Lower the step size linearly to 0 over the run."""
     discount: float = option(0.99, 0, 1)
@@ -108,11 +122,20 @@ class Proximal(Algorithm):
     """Divide rewards by the standard deviation of all that were seen before this iteration."""
     hidden: tuple[int, ...] = option((64, 64), 1)
     """Widths of the hidden layers, of policy and value alike."""
-    activation: Literal["tanh", "relu"] = option("tanh", choices=("tanh", "relu"))
+    activation: Activation = option("tanh", choices=activations.NAMES)
     """Activation of the hidden layers."""
     torso: TorsoName = option("auto", choices=TORSOS)
     """What looks at images: nature (a small convolutional network), impala (a deep one), or mlp, which takes them as
-    flat vectors. auto: nature for uint8 images of at least 36 x 36 pixels, mlp for the rest."""
+    flat vectors. auto: nature for uint8 images of at least 36 x 36 pixels, mlp for the rest. none: networks of your
+    own get observations as they are."""
+    policy_network: NetworkOption = option(None, code=NETWORK)
+    """A network of your own from features to what an action is drawn from: a flax module, a class or function
+    that makes one, or its name, as my_nets.py:Tower. None: the hidden layers."""
+    value_network: NetworkOption = option(None, code=NETWORK)
+    """A network of your own from features to one value."""
+    optimizer: OptimizerOption = option(None, code=OPTIMIZER)
+    """An optimiser of optax in place of Adam and the clipping: one, a function of the spec or the number of
+    updates that makes one, or its name."""
     core: CoreName = option("none", choices=CORES)
     """What remembers earlier steps of an episode: none, gru or lstm. With one, minibatches are whole sequences."""
     core_size: int = option(64, 1)
@@ -124,7 +147,7 @@ class Proximal(Algorithm):
     def networks(self) -> ActorCritic:
         spec, core = self.spec, Core(self.core, self.core_size)
         spaces = (spec.observation_space, spec.action_space)
-        return self.actor_critic.make(*spaces, self.hidden, self.activation, self.torso, core)
+        return self.actor_critic.make(*spaces, self.hidden, self.activation, self.torso, core, Own(self))
 
     @property
     def remembers(self) -> bool:
@@ -134,7 +157,8 @@ class Proximal(Algorithm):
     def optimiser(self) -> optax.GradientTransformation:
         updates = self.spec.iterations * self.update_epochs * self.num_minibatches
         rate = falling(self.learning_rate, updates, self.anneal)
-        return optax.chain(clipped(self.max_gradient_norm), optax.adam(rate, eps=1e-5))
+        usual = optax.chain(clipped(self.max_gradient_norm), optax.adam(rate, eps=1e-5))
+        return chosen(self.optimizer, usual, self.spec, updates)
 
     # The learner state. It has statistics only if they are asked for.
 

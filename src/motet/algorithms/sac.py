@@ -8,15 +8,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from motet.algorithms import descent
+from motet.algorithms import activations, descent
+from motet.algorithms.activations import Activation
 from motet.algorithms.continuous import Acting, follow, make_actor
+from motet.algorithms.descent import OPTIMIZER, RATE, OptimizerOption, Rate
 from motet.algorithms.networks import Network
+from motet.algorithms.own_networks import NETWORK, NetworkOption, Own
 from motet.algorithms.returns import real
 from motet.algorithms.soft import Choice, make_choice
 from motet.algorithms.torsos import TORSOS, TorsoName
@@ -69,8 +72,8 @@ class SAC(Algorithm):
     """Environment steps before the first training; until then, actions are random."""
     random_hold: int = option(1, 1)
     """Steps for which such a random action is held, on average. Held ones reach further where a task is slow."""
-    learning_rate: float = option(3e-4, above=0)
-    """Step size of Adam, for the networks and the temperature."""
+    learning_rate: Rate = option(3e-4, above=0, code=RATE)
+    """Step size of Adam, for the networks and the temperature. A number, or a schedule of optax or its name."""
     discount: float = option(0.99, 0, 1)
     """What a reward one step later is worth."""
     target_rate: float = option(0.005, 0, 1)
@@ -83,23 +86,37 @@ class SAC(Algorithm):
     """Of an action, whose numbers go from -1 to 1. None: minus their count; of discrete ones half of what it can be."""
     hidden: tuple[int, ...] = option((256, 256), 1)
     """Widths of the hidden layers. After convolutions the actor has none, unless other numbers join the images."""
-    activation: Literal["tanh", "relu"] = option("relu", choices=("tanh", "relu"))
+    activation: Activation = option("relu", choices=activations.NAMES)
     """Activation of the hidden layers."""
     torso: TorsoName = option("auto", choices=TORSOS)
-    """What looks at images: convolutions (nature; impala is deeper) or the mlp. auto: nature from 36 x 36 pixels on."""
+    """What looks at images: convolutions (nature; impala is deeper) or the mlp. auto: nature from 36 x 36 pixels on.
+    none: networks of your own get observations as they are."""
+    policy_network: NetworkOption = option(None, code=NETWORK)
+    """A network of your own from features to what an action is drawn from: a flax module, a class or function
+    that makes one, or its name, as my_nets.py:Tower. None: the hidden layers."""
+    q_network: NetworkOption = option(None, code=NETWORK)
+    """A network of your own from features beside an action to its value; of discrete ones, to the values of all."""
+    optimizer: OptimizerOption = option(None, code=OPTIMIZER)
+    """An optimiser of optax in place of Adam: one, a function of the spec or the number of updates that makes one,
+    or its name."""
+
+    @property
+    def layers(self) -> tuple[tuple[int, ...], str, TorsoName, Own]:
+        """What all networks are made of."""
+        return self.hidden, self.activation, self.torso, Own(self)
 
     @cached_property
     def choice(self) -> Choice:
-        spec = self.spec
-        return make_choice(spec.observation_space, spec.action_space, self.hidden, self.activation, self.torso)
+        return make_choice(self.spec.observation_space, self.spec.action_space, *self.layers)
 
     @cached_property
     def actor(self) -> Network:
-        return make_actor(self.spec.observation_space, self.choice.outputs, self.hidden, self.activation, self.torso)
+        return make_actor(self.spec.observation_space, self.choice.outputs, *self.layers)
 
     @cached_property
     def optimiser(self) -> optax.GradientTransformation:
-        return optax.adam(self.learning_rate)
+        usual = optax.adam(descent.steady(self.learning_rate))
+        return descent.chosen(self.optimizer, usual, self.spec, self.spec.iterations * self.gradient_steps)
 
     def init(self, key: jax.Array) -> Learner:
         key_actor, *key_critics = jax.random.split(key, 3)

@@ -14,8 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from motet.algorithms.continuous import Critic, Scale
-from motet.algorithms.networks import MLP, Network
-from motet.algorithms.torsos import Torso, TorsoName
+from motet.algorithms.networks import Network, make_values
+from motet.algorithms.own_networks import NOT_OWN, Own
+from motet.algorithms.torsos import TorsoName
 from motet.flow.spaces import Box, Discrete, Space
 
 LOG_STD = (-20.0, 2.0)
@@ -147,13 +148,16 @@ class Listed:
 
 
 def make_choice(
-    observations: Space, actions: Space, hidden: tuple[int, ...], activation: str, torso: TorsoName
+    observations: Space,
+    actions: Space,
+    hidden: tuple[int, ...],
+    activation: str,
+    torso: TorsoName,
+    own: Own = NOT_OWN,
 ) -> Choice:
     """The kind of choice that `actions` asks for."""
     if isinstance(actions, Box):
         scale = Scale.of(actions)
-        return Squashed(scale, Critic.make(observations, scale.size, hidden, activation, torso))
+        return Squashed(scale, Critic.make(observations, scale.size, hidden, activation, torso, own))
     assert isinstance(actions, Discrete)
-    layers = Torso.make(observations, torso).layers(hidden)
-    module = MLP(layers, actions.n, activation, random_biases=True)
-    return Listed(actions, Network(module, observations, torso))
+    return Listed(actions, make_values(observations, actions.n, hidden, activation, torso, own))

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from motet.algorithms import descent
+from motet.algorithms import activations, descent
+from motet.algorithms.activations import Activation
 from motet.algorithms.continuous import Acting, Critic, Scale, explore, follow, make_actor
+from motet.algorithms.descent import OPTIMIZER, RATE, OptimizerOption, Rate
 from motet.algorithms.networks import Network
+from motet.algorithms.own_networks import NETWORK, NetworkOption, Own
 from motet.algorithms.returns import real
 from motet.algorithms.torsos import TORSOS, TorsoName
 from motet.flow.algorithm import Algorithm, Decision, option
@@ -85,8 +88,8 @@ class TD3(Algorithm):
     """Items that the replay holds."""
     learning_starts: int = option(1_000, 0)
     """Environment steps before the first training; until then, actions are random."""
-    learning_rate: float = option(3e-4, above=0)
-    """Step size of Adam, for all networks."""
+    learning_rate: Rate = option(3e-4, above=0, code=RATE)
+    """Step size of Adam, for all networks. A number, or a schedule of optax or its name."""
     discount: float = option(0.99, 0, 1)
     """What a reward one step later is worth."""
     target_rate: float = option(0.005, 0, 1)
@@ -101,26 +104,41 @@ class TD3(Algorithm):
     """The most that this noise changes an action."""
     hidden: tuple[int, ...] = option((256, 256), 1)
     """Widths of the hidden layers. After convolutions the actor has none, unless other numbers join the images."""
-    activation: Literal["tanh", "relu"] = option("relu", choices=("tanh", "relu"))
+    activation: Activation = option("relu", choices=activations.NAMES)
     """Activation of the hidden layers."""
     torso: TorsoName = option("auto", choices=TORSOS)
-    """What looks at images: convolutions (nature; impala is deeper) or the mlp. auto: nature from 36 x 36 pixels on."""
+    """What looks at images: convolutions (nature; impala is deeper) or the mlp. auto: nature from 36 x 36 pixels on.
+    none: networks of your own get observations as they are."""
+    policy_network: NetworkOption = option(None, code=NETWORK)
+    """A network of your own from features to an action, before its tanh: a flax module, a class or function
+    that makes one, or its name, as my_nets.py:Tower. None: the hidden layers."""
+    q_network: NetworkOption = option(None, code=NETWORK)
+    """A network of your own from features beside an action to its value."""
+    optimizer: OptimizerOption = option(None, code=OPTIMIZER)
+    """An optimiser of optax in place of Adam: one, a function of the spec or the number of updates that makes one,
+    or its name."""
 
     @cached_property
     def scale(self) -> Scale:
         return Scale.of(self.spec.action_space)
 
+    @property
+    def layers(self) -> tuple[tuple[int, ...], str, TorsoName, Own]:
+        """What all networks are made of."""
+        return self.hidden, self.activation, self.torso, Own(self)
+
     @cached_property
     def actor(self) -> Network:
-        return make_actor(self.spec.observation_space, self.scale.size, self.hidden, self.activation, self.torso)
+        return make_actor(self.spec.observation_space, self.scale.size, *self.layers)
 
     @cached_property
     def critic(self) -> Critic:
-        return Critic.make(self.spec.observation_space, self.scale.size, self.hidden, self.activation, self.torso)
+        return Critic.make(self.spec.observation_space, self.scale.size, *self.layers)
 
     @cached_property
     def optimiser(self) -> optax.GradientTransformation:
-        return optax.adam(self.learning_rate)
+        usual = optax.adam(descent.steady(self.learning_rate))
+        return descent.chosen(self.optimizer, usual, self.spec, self.spec.iterations * self.gradient_steps)
 
     def init(self, key: jax.Array) -> Learner:
         key_actor, *key_critics = jax.random.split(key, 3)

@@ -15,10 +15,11 @@ from motet.algorithms.observations import Observed, find_pictures
 from motet.errors import BadAlgorithm
 from motet.flow.spaces import Space
 
-TorsoName = Literal["auto", "mlp", "nature", "impala"]
+TorsoName = Literal["auto", "mlp", "nature", "impala", "none"]
 TORSOS: tuple[str, ...] = get_args(TorsoName)
 """`nature` and `impala` look at images; `mlp` takes them as flat vectors of numbers. `auto` is `nature` for `uint8`
-images of at least 36 x 36 pixels, which its convolutions need, and `mlp` for everything else."""
+images of at least 36 x 36 pixels, which its convolutions need, and `mlp` for everything else. `none` hands
+observations on as they are, to networks of somebody's own."""
 
 SMALLEST = {"nature": 36, "impala": 1}
 """The fewest pixels in a row or a column that a torso can look at."""
@@ -73,11 +74,13 @@ class Torso:
     view: Observed
     module: Convolutions | None
     """What looks at the pictures; None: there are none, and nothing to learn."""
+    raw: bool = False
+    """Whether observations are handed on as they are."""
 
     @staticmethod
     def make(space: Space, name: TorsoName) -> Torso:
-        if name == "mlp":
-            return Torso(Observed(space), None)
+        if name in ("mlp", "none"):
+            return Torso(Observed(space), None, raw=name == "none")
         kind = "nature" if name == "auto" else name
         pictures = find_pictures(space, SMALLEST[kind], any_dtype=name != "auto")
         if not pictures and name != "auto":
@@ -93,14 +96,21 @@ class Torso:
         blank = self.view.blank
         return self.module.init(key, self.view.images(blank), self.view.numbers(blank)) if self.module else ()
 
-    def __call__(self, params: Any, observation: Any) -> jax.Array:
+    def __call__(self, params: Any, observation: Any) -> Any:
         """[..., *observation] -> [..., features]"""
+        if self.raw:
+            return observation
         numbers = self.view.numbers(observation)
         if self.module is None:
             return numbers
         out = self.module.apply(params, self.view.images(observation), numbers)
         assert isinstance(out, jax.Array)
         return out
+
+    @property
+    def rank(self) -> int:
+        """Dimensions of the first array that one observation becomes."""
+        return len(jax.tree.leaves(self.view.space.aval)[0].shape) if self.raw else 1
 
     def layers(self, hidden: tuple[int, ...]) -> tuple[int, ...]:
         """The hidden layers that should follow. Images alone need none: their last layer is in the torso already."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ def evaluate(args: list[str]) -> int:
     if options.run.episodes < 1:
         raise BadOption(f"--episodes must be at least 1, got {options.run.episodes}")
     names = _names(options.run.run_dir, options.run.trust)
-    policy = Policy.load(options.run.run_dir, algorithms.find(names.algorithm))
+    policy = Policy.load(options.run.run_dir, algorithms.find(names.algorithm), trust=options.run.trust)
     env = _environment(names, options.run.strict)
     run = options.run
     score = evaluate(
@@ -49,6 +50,7 @@ def _names(run_dir: Path, trusted: bool) -> Names:
     """What a run's folder says of itself. Names of modules are only believed if this user wrote or trusts them."""
     from motet.runs import trust
     from motet.runs.folder import Names
+    from motet.runs.options import code_names
     from motet.runs.reading import read_json
 
     file = run_dir / "config.json"
@@ -60,13 +62,8 @@ def _names(run_dir: Path, trusted: bool) -> Names:
     options = config.get("environment_options", {})
     if not isinstance(algorithm, str) or not isinstance(environment, str) or not isinstance(options, dict):
         raise BadOption(f"{file} is damaged: it names no algorithm and environment.")
-    names = Names(algorithm, environment, options)
-    modules = trust.imports(names)
-    if modules and not trusted and not trust.is_own(names, config.get("signature")):
-        raise BadOption(
-            f"To evaluate {run_dir}, {' and '.join(modules)} would be imported, which runs their code, and this folder "
-            "was not written by you. Look at what they are; if you trust them, say --trust."
-        )
+    names = Names(algorithm, environment, options, tuple(code_names(config.get("options"))))
+    trust.demand(f"evaluate {run_dir}", names.all, asdict(names), config.get("signature"), trusted)
     return names
 
 

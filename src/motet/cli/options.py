@@ -10,7 +10,7 @@ import functools
 import inspect
 import json
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -145,27 +145,49 @@ class CheckAlgorithmOptions:
 def parse(command: str, args: Sequence[str], about: str, **parts: type) -> Any:
     """Read `args` into an object with one attribute for each of `parts`, which are dataclasses."""
     options = make_dataclass("Options", list(parts.items()))
-    with _whole_numbers():
+    with _rules():
         return tyro.cli(options, prog=f"motet {command}", description=about, args=args, config=(OmitArgPrefixes,))
 
 
-def _whole_numbers() -> Any:
-    """Read whole numbers as people write them: 500_000, 5e5."""
+def _rules() -> Any:
+    """Read whole numbers as people write them, 500_000 or 5e5, and options that take somebody's code by its name."""
     registry = tyro.constructors.ConstructorRegistry()
 
     @registry.primitive_rule
-    def rule(info: tyro.constructors.PrimitiveTypeInfo) -> Any:
-        if info.type is not int:
+    def whole_numbers(info: tyro.constructors.PrimitiveTypeInfo) -> Any:
+        return _one_word("INT", whole, int) if info.type is int else None
+
+    @registry.primitive_rule
+    def code(info: tyro.constructors.PrimitiveTypeInfo) -> Any:
+        kinds = get_args(info.type)
+        if not any(get_origin(each) is Callable for each in kinds):
             return None
-        return tyro.constructors.PrimitiveConstructorSpec(
-            nargs=1,
-            metavar="INT",
-            instance_from_str=lambda args: whole(args[0]),
-            is_instance=lambda value: isinstance(value, int),
-            str_from_instance=lambda value: [str(value)],
-        )
+        return _one_word("FLOAT|NAME", number_or_name) if float in kinds else _one_word("NAME", name_or_none)
 
     return registry
+
+
+def _one_word(metavar: str, read: Callable[[str], Any], kind: type = object) -> Any:
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=metavar,
+        instance_from_str=lambda args: read(args[0]),
+        is_instance=lambda value: isinstance(value, kind),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def number_or_name(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        if ":" in text:
+            return text
+        raise ValueError(f"expected a number or a name such as my_nets.py:schedule, got {text!r}") from None
+
+
+def name_or_none(text: str) -> str | None:
+    return None if text == "None" else text
 
 
 def whole(text: str) -> int:

@@ -137,12 +137,24 @@ def option(
     *,
     above: float | None = None,
     choices: tuple[str, ...] = (),
+    code: Code | None = None,
 ) -> Any:
     """A dataclass field with a default and a range that is checked when the algorithm is made.
 
-    Of a tuple, every element must lie in the range.
+    Of a tuple, every element must lie in the range. With `code`, whatever is no number is somebody's code.
     """
-    return field(default=default, metadata={"low": low, "high": high, "above": above, "choices": choices})
+    limits = {"low": low, "high": high, "above": above, "choices": choices}
+    return field(default=default, metadata={**limits, "code": code})
+
+
+@dataclass(frozen=True)
+class Code:
+    """Says of an option that it may be somebody's code."""
+
+    accept: Callable[[Any], Any]
+    """What to keep of a value that was given; a ValueError says what it must be."""
+    acts: bool = True
+    """Whether a trained policy needs it to act."""
 
 
 def check_ranges(algorithm: Algorithm) -> None:
@@ -156,16 +168,32 @@ def check_ranges(algorithm: Algorithm) -> None:
     problems = []
     for each in fields(algorithm):
         value = getattr(algorithm, each.name)
-        wants = [] if value is None else _wrong_type(value, each) or _unmet(value, each.metadata)
+        wants = [] if value is None else _unfit(algorithm, each, value)
         if wants:
             problems.append(f"{each.name} must be {' and '.join(wants)}, got {value!r}")
     if problems:
         raise BadOption(f"{type(algorithm).__name__}: " + "; ".join(problems))
 
 
+def _unfit(algorithm: Algorithm, each: Field[Any], value: Any) -> list[str]:
+    """What a field asks of its value in vain. Of somebody's code, what is accepted takes the value's place."""
+    code: Code | None = each.metadata.get("code")
+    if code is None or (_has_range(each) and isinstance(value, int | float)):
+        return _wrong_type(value, each) or _unmet(value, each.metadata)
+    try:
+        object.__setattr__(algorithm, each.name, code.accept(value))
+    except ValueError as error:
+        return [str(error)]
+    return []
+
+
+def _has_range(each: Field[Any]) -> bool:
+    return any(each.metadata.get(limit) is not None for limit in ("low", "high", "above"))
+
+
 def _wrong_type(value: Any, each: Field[Any]) -> list[str]:
     """What a field with a numeric range asks of the type of `value` in vain."""
-    if not any(each.metadata.get(limit) is not None for limit in ("low", "high", "above")):
+    if not _has_range(each):
         return []
     kind = each.type.__name__ if each.type in (int, float) else str(each.type)
     whole, several = kind.startswith(("int", "tuple[int")), kind.startswith("tuple")

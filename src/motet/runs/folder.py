@@ -21,7 +21,7 @@ from motet.errors import BadOption
 from motet.flow.algorithm import Algorithm
 from motet.flow.graph import Graph
 from motet.plan.plan import Plan
-from motet.runs import trust
+from motet.runs import options, trust
 from motet.runs.metrics import Row
 from motet.runs.policy import Policy
 
@@ -49,12 +49,18 @@ class Names:
     algorithm: str
     environment: str
     environment_options: Mapping[str, Any]
+    networks: tuple[str, ...] = ()
+    """Code that the algorithm's options name."""
 
     def told(self) -> dict[str, Any]:
         """As a configuration has them, signed if they name code that a reader would have to import."""
         told = dataclasses.asdict(self)
-        signed = trust.sign(self) if trust.imports(self) else None
+        signed = trust.sign(told) if trust.imports(self.all) else None
         return {**told, "signature": signed} if signed else told
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return (self.algorithm, self.environment, *self.networks)
 
 
 class Writer:
@@ -75,7 +81,7 @@ class Writer:
         """Take the folder, and write down what is run."""
         config = {
             **names.told(),
-            "options": dataclasses.asdict(algorithm),
+            "options": options.to_json(algorithm),
             "seed": seed,
             "iterations": graph.iterations,
             "steps": graph.prefill_steps + graph.iterations * graph.steps_per_iteration,

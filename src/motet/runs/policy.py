@@ -13,10 +13,11 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
-from motet.errors import MotetError, described
+from motet.errors import BadOption, MotetError, described
 from motet.flow.algorithm import Algorithm, Decision, besides, exploits
 from motet.flow.spaces import Dict, Space, Tuple
 from motet.flow.values import is_key
+from motet.runs import options, trust
 from motet.runs.reading import Damaged, read_json, read_spec, restore
 
 
@@ -71,17 +72,25 @@ class Policy:
         spec = self.algorithm.spec
         told = {
             "algorithm": type(self.algorithm).__name__.lower(),
-            "options": dataclasses.asdict(self.algorithm),
+            "options": options.to_json(self.algorithm),
             "observation_space": _space(spec.observation_space),
             "action_space": _space(spec.action_space),
             "iterations": spec.iterations,
         }
+        named = options.code_names(told["options"])
+        if trust.imports(named):
+            told["signature"] = trust.sign({"networks": named})
         write_whole(folder / "policy.safetensors", save(arrays))
         write_whole(folder / "policy.json", (json.dumps(told, indent=2) + "\n").encode())
 
     @staticmethod
-    def load(folder: str | Path, algorithm: type[Algorithm]) -> Policy:
-        """Read what `save` wrote. No file here can run code when it is read, and no damage goes unnoticed."""
+    def load(folder: str | Path, algorithm: type[Algorithm] | Algorithm, *, trust: bool = False) -> Policy:
+        """Read what `save` wrote: no file can run code when it is read, and no damage goes unnoticed.
+
+        If the policy has networks of somebody's own, they are found by their names, which imports their modules: those
+        of a folder that this user did not write only if you `trust` it. Where they have no name, give an algorithm
+        that has them instead of its class; then nothing is imported.
+        """
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
@@ -91,12 +100,32 @@ class Policy:
                 raise MotetError(f"{folder} holds no {name}; a run's folder has one once its training is over.")
         told = read_json(folder / "policy.json")
         try:
-            arrays = load_file(folder / "policy.safetensors")
-            return Policy(*restore(algorithm, told["options"], read_spec(told), arrays))
+            arrays, spec = load_file(folder / "policy.safetensors"), read_spec(told)
+            kind = type(algorithm) if isinstance(algorithm, Algorithm) else algorithm
+            return Policy(*restore(kind, _options(folder, told, algorithm, trust), spec, arrays))
         except Damaged as error:
             raise Damaged(f"The policy in {folder} is damaged: {error}.") from None
+        except BadOption:
+            raise
         except (ValueError, LookupError, TypeError, AttributeError, OverflowError, SafetensorError) as error:
             raise Damaged(f"The policy in {folder} is damaged: {described(error)}.") from None
+
+
+def _options(folder: Path, told: Any, algorithm: type[Algorithm] | Algorithm, trusted: bool) -> dict[str, Any]:
+    """The options of a saved policy. Code that they name is found only if it may be imported."""
+    if not isinstance(told["options"], dict):
+        raise Damaged("its options should be an object")
+    if not isinstance(algorithm, Algorithm):
+        names = options.code_names(told["options"])
+        trust.demand(f"load the policy in {folder}", names, {"networks": names}, told.get("signature"), trusted)
+    try:
+        return options.read(told["options"], algorithm)
+    except RecursionError:
+        raise Damaged("it is nested too deeply") from None
+    except Damaged:
+        raise
+    except BadOption as error:
+        raise BadOption(f"The policy in {folder} cannot be loaded: {error}") from None
 
 
 def _own(method: Callable[..., Decision]) -> Callable[..., Decision]:

@@ -67,8 +67,7 @@ def restore(
     algorithm: type[Algorithm], options: Mapping[str, Any], spec: Spec, arrays: Mapping[str, np.ndarray]
 ) -> tuple[Algorithm, Any]:
     """The algorithm bound to its task, and its policy's parameters: their shapes, dtypes and values are looked at."""
-    given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in options.items()}
-    bound = _attempt("its options fit no algorithm", lambda: algorithm(**given).bind(spec))
+    bound = _attempt("its options fit no algorithm", lambda: algorithm(**options).bind(spec))
     shape = _attempt(
         "no policy can be made of its options",
         lambda: jax.eval_shape(lambda key: bound.policy(bound.init(key)), jax.random.key(0)),

@@ -1,4 +1,4 @@
-"""Whose run is it? To evaluate a run of somebody's own code, that code must be imported, which runs it.
+"""Whose run is it? To use a run of somebody's own code, that code must be imported, which runs it.
 
 A run's folder says which modules to import. Folders come from anywhere, so this user's own are signed with a key that
 only this user has; of others the reader is asked first.
@@ -6,39 +6,55 @@ only this user has; of others the reader is asked first.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import hmac
 import json
 import os
 import secrets
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from motet.runs.folder import Names
+from motet.errors import BadOption
 
-
-def imports(names: Names) -> list[str]:
-    """The modules and files whose code would run."""
-    return [name.rpartition(":")[0] for name in (names.algorithm, names.environment) if ":" in name]
+LIBRARIES = ("flax.linen", "jax.nn")
+OURS = "motet.algorithms."
 
 
-def sign(names: Names) -> str | None:
+def imports(names: Iterable[str]) -> list[str]:
+    """The modules and files whose code would run to find these names. What motet itself imports is nobody else's."""
+    places = (name.rpartition(":")[::2] for name in names if ":" in name)
+    return list(dict.fromkeys(place for place, name in places if not _is_known(place, name)))
+
+
+def _is_known(place: str, name: str) -> bool:
+    return (place in LIBRARIES or place.startswith(OURS)) and name.isidentifier()
+
+
+def demand(doing: str, names: Iterable[str], signed: Mapping[str, Any], signature: object, trusted: bool) -> None:
+    """Refuse to import what `names` ask for unless this user signed it, or trusts whoever wrote it."""
+    modules = imports(names)
+    if modules and not trusted and not is_own(signed, signature):
+        raise BadOption(
+            f"To {doing}, {' and '.join(modules)} would be imported, which runs their code, and this folder was not "
+            "written by you. Look at what they are; if you trust them, say --trust, or in Python trust=True."
+        )
+
+
+def sign(told: Mapping[str, Any]) -> str | None:
     """A signature that no other user can give, or None where no key can be kept."""
     key = _key(make=True)
-    return _signature(key, names) if key else None
+    return _signature(key, told) if key else None
 
 
-def is_own(names: Names, signature: object) -> bool:
-    """Whether this user signed them."""
+def is_own(told: Mapping[str, Any], signature: object) -> bool:
+    """Whether this user signed it."""
     key = _key(make=False)
-    return bool(key) and isinstance(signature, str) and hmac.compare_digest(_signature(key, names), signature)
+    return bool(key) and isinstance(signature, str) and hmac.compare_digest(_signature(key, told), signature)
 
 
-def _signature(key: bytes, names: Names) -> str:
-    told = json.dumps(dataclasses.asdict(names), sort_keys=True)
-    return hmac.new(key, told.encode(), hashlib.sha256).hexdigest()
+def _signature(key: bytes, told: Mapping[str, Any]) -> str:
+    return hmac.new(key, json.dumps(told, sort_keys=True).encode(), hashlib.sha256).hexdigest()
 
 
 def _key(make: bool) -> bytes:
