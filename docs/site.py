@@ -71,12 +71,12 @@ def linked(page: str) -> Iterator[str]:
 
 
 def show(path: str) -> str:
-    """A page that shows a file, or lists what is in a folder."""
-    file = ROOT / path
+    """A page that shows a file, or lists what is in a folder. Readers who search look for what is explained."""
+    file, head = ROOT / path, f"---\nsearch:\n  exclude: true\n---\n\n# `{path}`\n\n"
     if file.is_dir():
         names = sorted(each.name for each in file.glob("*.py"))
-        return f"# {path}\n\n" + "".join(f"- [{name}]({file.name}/{name}.md)\n" for name in names)
-    return f"# {path}\n\n``````{LANGUAGES.get(file.suffix, 'text')}\n{file.read_text()}``````\n"
+        return head + "".join(f"- [`{name}`]({file.name}/{name}.md)\n" for name in names)
+    return f"{head}``````{LANGUAGES.get(file.suffix, 'text')}\n{file.read_text()}``````\n"
 
 
 def slug(heading: str, separator: str) -> str:

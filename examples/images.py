@@ -17,15 +17,19 @@ import jax.numpy as jnp
 import tyro
 
 import motet
-from motet.envs.wrappers import Wrapper
 
 
 @dataclass(frozen=True)
-class Drawn(Wrapper):
-    """The board of Catch as a picture in bytes, [40, 40, 1]."""
+class Drawn(motet.Environment):
+    """The board of another environment as a picture in bytes."""
 
-    def _observations(self, space: motet.Box) -> motet.Box:
-        return motet.Box(0.0, 255.0, (40, 40, 1), "uint8")
+    env: motet.Environment
+
+    observation_space = motet.Box(0.0, 255.0, (40, 40, 1), "uint8")
+
+    @property
+    def action_space(self) -> motet.Discrete:
+        return self.env.action_space
 
     def reset(self, key: jax.Array) -> tuple[Any, jax.Array]:
         state, board = self.env.reset(key)
@@ -43,7 +47,7 @@ class Drawn(Wrapper):
 def main(steps: int = 30_000) -> None:
     """Train PPO in so many steps."""
     env = Drawn(motet.make("Catch-v0"))
-    print(f"{env.name} shows {env.observation_space}")
+    print(f"{env.env.name}, drawn: {env.observation_space}")
     ppo = motet.PPO(num_envs=32, num_steps=9, num_minibatches=3, learning_rate=1e-3, torso="nature")
     result = motet.train(ppo, env, total_timesteps=steps)
     print(result)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import flax.linen as nn
 import jax
@@ -29,8 +28,6 @@ class Reinforce(motet.Algorithm):
 
     action_spaces = (motet.Discrete,)
 
-    num_envs: int = motet.option(16, 1)
-    """Environments that act side by side."""
     num_steps: int = motet.option(64, 1)
     """Environment steps per rollout."""
     learning_rate: float = motet.option(1e-2, above=0)
@@ -39,40 +36,41 @@ class Reinforce(motet.Algorithm):
     """What a reward one step later is worth."""
 
     @cached_property
-    def network(self) -> nn.Module:
+    def network(self):
         return nn.Sequential([nn.Dense(32), nn.tanh, nn.Dense(self.spec.action_space.n)])
 
-    def init(self, key: jax.Array) -> dict[str, Any]:
+    def init(self, key):
         params = self.network.init(key, jnp.zeros(self.spec.observation_space.shape))
         return {"params": params, "adam": optax.adam(self.learning_rate).init(params)}
 
-    def policy(self, state: Any) -> Any:
+    def policy(self, state):
         return state["params"]
 
-    def act(self, params: Any, memory: Any, observation: jax.Array, key: jax.Array) -> motet.Decision:
+    def act(self, params, memory, observation, key):
         return motet.Decision(jax.random.categorical(key, self.network.apply(params, observation)).astype(jnp.int32))
 
-    def gradient(self, params: Any, rollout: motet.Rollout) -> Any:
-        def earlier(later: jax.Array, now: tuple) -> tuple:
-            total = now[0] + self.discount * jnp.where(now[1], 0, later)
+    def gradient(self, params, rollout):
+        def earlier(later, now):
+            reward, ended = now
+            total = reward + self.discount * jnp.where(ended, 0, later)
             return total, total
 
-        ended = rollout.terminated | rollout.truncated
-        returns = jax.lax.scan(earlier, jnp.zeros_like(rollout.reward[0]), (rollout.reward, ended), reverse=True)[1]
+        steps = (rollout.reward, rollout.terminated | rollout.truncated)
+        returns = jax.lax.scan(earlier, jnp.zeros_like(rollout.reward[0]), steps, reverse=True)[1]
         mean, variance = motet.batch_moments(returns)  # of the whole batch, however it is cut
 
-        def loss(params: Any) -> jax.Array:
+        def loss(params):
             log_p = jax.nn.log_softmax(self.network.apply(params, rollout.observation))
             chosen = jnp.take_along_axis(log_p, rollout.action[..., None], -1)[..., 0]
             return -jnp.mean(chosen * (returns - mean) / jnp.sqrt(variance + 1e-8))
 
         return jax.grad(loss)(params)
 
-    def learn(self, state: dict[str, Any], gradients: Any) -> dict[str, Any]:
+    def learn(self, state, gradients):
         changes, adam = optax.adam(self.learning_rate).update(gradients, state["adam"])
         return {"params": optax.apply_updates(state["params"], changes), "adam": adam}
 
-    def loop(self, flow: motet.Flow) -> None:
+    def loop(self, flow):
         rollout = flow.unroll(self.act, steps=self.num_steps)
         flow.apply(self.learn, flow.call(self.gradient, rollout))
 
