@@ -56,7 +56,7 @@ format: .venv/installed  ## format, and mend what can be
 	$(BIN)/ruff format src tests benchmarks examples docs
 
 docs: .venv/documents  ## the documents as a site, in site/
-	$(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "The site is in site/; python3 -m http.server --directory site shows it."
 
 .venv/trains: pyproject.toml constraints.txt  # what training needs, and no more
