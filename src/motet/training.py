@@ -51,7 +51,7 @@ def train(
 
     `env` is an id, an environment, or a function that makes a Gymnasium environment. Without a plan, the whole loop
     is one compiled program on all devices that divide the environments; environments that are not written in JAX are
-    stepped by worker processes beside it. With `mode="serial"` the same programs run in one thread, for debugging.
+    asked by it, in worker processes beside it where that pays. With `mode="serial"` the same programs run in one thread, for debugging.
 
     How it goes is shown on a terminal and in a notebook; `progress` True shows it elsewhere too, and False nowhere. Who
     wants to show it otherwise gives a `display`. `run_dir` is a folder for what comes of it.
@@ -122,9 +122,12 @@ def find_plan(plan: Plan | str) -> Plan:
 
 
 def default_plan(algorithm: Algorithm, env: Environment | HostEnvironment) -> Plan:
-    """Everything in one program, on as many devices as divide the environments; host environments in processes."""
+    """Everything in one program, on as many devices as divide the environments. Host environments are asked by that
+    program, on one device: in worker processes, one for each core, unless there is one environment alone or their steps
+    are so light that processes would only cost time."""
     if isinstance(env, HostEnvironment):
-        return presets.batched(workers=min(os.cpu_count() or 1, algorithm.num_envs))
+        alone = env.light or algorithm.num_envs == 1
+        return presets.multi_learner(1, workers=0 if alone else min(os.cpu_count() or 1, algorithm.num_envs))
     shards = max(n for n in range(1, jax.device_count() + 1) if algorithm.num_envs % n == 0)
     return presets.anakin(shards)
 

@@ -45,6 +45,7 @@ class EnvPool(HostEnvironment):
     check_bounds: bool = False
     """Whether an observation outside of its bounds is an error, or only counted."""
     outside: Tally = field(default_factory=Tally, init=False, repr=False, compare=False)
+    light: bool = field(default=True, init=False, repr=False, compare=False)
     _types: tuple[np.dtype, ...] = field(init=False, repr=False, compare=False)
     """Of the leaves of observations, as motet holds them."""
 

@@ -24,6 +24,10 @@ from motet.flow.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, S
 from motet.flow.spaces import parts as space_parts
 
 
+LIGHT = ("gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.")
+"""Where the classes are whose steps take some ten microseconds."""
+
+
 class Gymnasium(HostEnvironment):
     """Environments of Gymnasium, in the caller's thread or in worker processes.
 
@@ -67,6 +71,7 @@ class Gymnasium(HostEnvironment):
         env = self._make_one()
         try:
             self.one_thread = getattr(env, "render_mode", None) is not None
+            self.light = type(env.unwrapped).__module__.startswith(LIGHT)
             if self.vector:
                 autoreset_mode(env, self.name)  # Refuses what no pool could use.
                 return env.single_observation_space, env.single_action_space

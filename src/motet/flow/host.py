@@ -115,6 +115,9 @@ class HostEnvironment:
     action_space: Space
     one_thread: bool = False
     """Whether a pool without workers must be stepped by the thread that opened it, as what draws pictures must."""
+    light: bool = False
+    """Whether to hand a step to another process takes longer than the step, or the environments have threads of their
+    own: then workers only cost time."""
 
     def open(self, opening: Opening) -> Pool:
         raise NotImplementedError(f"{type(self).__name__} must define open(self, opening) -> Pool")
