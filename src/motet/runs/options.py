@@ -55,8 +55,9 @@ def _value(value: Any) -> Any:
         return {each.name: _value(getattr(value, each.name)) for each in dataclasses.fields(value)}
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         return {"dtype": np.dtype(value).name}
-    if isinstance(getattr(value, "dtype", None), np.dtype) and callable(value):  # jnp.float32, say
-        return {"dtype": value.dtype.name}
+    dtype = getattr(value, "dtype", None)
+    if isinstance(dtype, np.dtype) and callable(value):  # jnp.float32, say
+        return {"dtype": dtype.name}
     name = named.name_of(value)
     return {"code": name} if name else {"unnamed": _words(value)}
 
