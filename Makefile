@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup
 EXACT := tests/envs/test_gymnasium_twins.py tests/laws/test_law_3_fused_equals_handwritten.py \
 	tests/laws/test_law_4_plans_keep_the_mathematics.py tests/published
 
-.PHONY: help train test quick attack learning mutations bench lint format clean
+.PHONY: help train test quick attack learning mutations newcomer defaults bench lint format docs clean
 
 help:  ## what can be made
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -43,17 +43,27 @@ learning: .venv/installed  ## the long learning runs
 mutations: .venv/installed  ## break chosen lines, one at a time, and see the tests notice
 	$(QUICKLY) $(BIN)/python -m tests.mutations
 
+newcomer: .venv/installed  ## the documents' commands, where only the built wheel is installed
+	$(BIN)/python -m tests.newcomer
+
+defaults: .venv/installed  ## what each library learns with its own defaults
+	$(BIN)/python -m benchmarks.defaults $(ONLY)
+
 bench: .venv/installed  ## speed beside the peers; ONLY=name runs one
 	$(BIN)/python -m benchmarks $(ONLY)
 
 lint: .venv/installed  ## formatting, common mistakes and types
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks examples docs
+	$(BIN)/ruff format --check src tests benchmarks examples docs
 	$(BIN)/pyright
 
 format: .venv/installed  ## format, and mend what can be
-	$(BIN)/ruff check --fix src tests benchmarks
-	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix src tests benchmarks examples docs
+	$(BIN)/ruff format src tests benchmarks examples docs
+
+docs: .venv/documents  ## the documents as a site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "The site is in site/; python3 -m http.server --directory site shows it."
 
 .venv/trains: pyproject.toml constraints.txt  # what training needs, and no more
 	$(PYTHON) -m venv .venv
@@ -64,5 +74,9 @@ format: .venv/installed  ## format, and mend what can be
 	$(PIP) --editable '.[dev]'
 	touch $@
 
+.venv/documents: .venv/trains
+	$(PIP) --editable '.[docs]'
+	touch $@
+
 clean:  ## remove what was installed and cached
-	rm -rf .venv .venv-peers .pytest_cache .ruff_cache .hypothesis .cache
+	rm -rf .venv .venv-peers .pytest_cache .ruff_cache .hypothesis .cache site

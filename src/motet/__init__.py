@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from motet.plan.presets import anakin, batched, central, coarse, fine, multi_learner, pearl, sebulba
     from motet.plan.project import project
     from motet.replay import Prioritised, Uniform
+    from motet.result import Result
     from motet.runs.policy import Policy
-    from motet.runs.result import Result
     from motet.training import train
     from motet.verify.algorithm import check_algorithm
 
@@ -99,7 +99,7 @@ _HOME = {
     "motet.replay": ("Prioritised", "Uniform"),
     "motet.evaluation": ("evaluate",),
     "motet.runs.policy": ("Policy",),
-    "motet.runs.result": ("Result",),
+    "motet.result": ("Result",),
     "motet.training": ("train",),
     "motet.verify.algorithm": ("check_algorithm",),
 }

@@ -25,11 +25,11 @@ from motet.flow.trace import trace
 from motet.plan import presets
 from motet.plan.check import check, violations
 from motet.plan.plan import Plan
+from motet.result import Result
 from motet.runs import folder, options
 from motet.runs.display import Display
 from motet.runs.metrics import Meter, Row
 from motet.runs.policy import Policy
-from motet.runs.result import Result
 
 
 def train(

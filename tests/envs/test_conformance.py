@@ -24,6 +24,7 @@ from motet.envs.envpool import EnvPool
 from motet.envs.examine import examine
 from motet.envs.families import FAMILIES
 from motet.envs.gymnasium import Gymnasium
+from motet.envs.playground import Playground
 from motet.envs.pool import open_pool
 from motet.envs.wrappers import LimitDuration
 from motet.flow.host import HostEnvironment, Opening
@@ -79,6 +80,7 @@ CASES = {
         final=lambda observation: np.abs(observation[:, 1]) > 0.2,
         fresh=0.0101,
     ),
+    "playground": Case(lambda limit: LimitDuration(Playground("CartpoleBalance"), limit)),
     "EnvPool": cartpole(lambda limit: EnvPool("CartPole-v1", max_episode_steps=limit)),
     "EnvPool, two threads": cartpole(lambda limit: EnvPool("CartPole-v1", max_episode_steps=limit), workers=2),
     "EnvPool, images": Case(lambda limit: EnvPool("Pong-v5", max_episode_steps=limit)),
@@ -86,6 +88,11 @@ CASES = {
     "Gymnasium": cartpole(lambda limit: Gymnasium("CartPole-v1", max_episode_steps=limit), gymnasium=True),
     "Gymnasium, workers": cartpole(
         lambda limit: Gymnasium("CartPole-v1", max_episode_steps=limit), workers=2, gymnasium=True
+    ),
+    "MuJoCo": Case(
+        lambda limit: Gymnasium("InvertedPendulum-v5", max_episode_steps=limit),
+        final=lambda observation: np.abs(observation[:, 1]) > 0.2,
+        fresh=0.0101,
     ),
     "vector, next step": vector_case(AutoresetMode.NEXT_STEP),
     "vector, same step": vector_case(AutoresetMode.SAME_STEP),
@@ -97,7 +104,13 @@ MARKS = {
         pytest.mark.skipif(not FAMILIES["brax"].installed, reason=f"brax is missing: {FAMILIES['brax'].install}"),
         pytest.mark.filterwarnings("ignore:Brax System"),  # that it is no longer maintained
         pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # its own, of what it uses
-    ]
+    ],
+    "playground": [
+        pytest.mark.skipif(
+            not FAMILIES["playground"].installed, reason=f"playground is missing: {FAMILIES['playground'].install}"
+        ),
+        pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    ],
 }
 
 

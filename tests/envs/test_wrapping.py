@@ -61,10 +61,8 @@ def played_compiled(wrappers: dict[str, int], steps: int) -> list[Any]:
     assert isinstance(env, Environment)
     state, observation = env.reset(jax.random.key(0))
     seen: list[Any] = [np.asarray(observation).tolist()]
-    length = 0
-    for _ in range(steps):
+    for length in range(1, steps + 1):
         state, observation, reward, terminated = env.step(state, jnp.zeros((), jnp.int32), jax.random.key(0))
-        length += 1
         truncated = not terminated and env.time_limit is not None and length >= env.time_limit
         seen.append((np.asarray(observation).tolist(), float(reward), bool(terminated), truncated))
         if terminated or truncated:
@@ -131,4 +129,4 @@ def test_only_whole_numbers_will_do() -> None:
 
 def test_environments_that_step_many_as_one_have_options_of_their_own() -> None:
     with pytest.raises(BadEnvironment, match="frame_stack cannot be laid around"):
-        wrap(Gymnasium("CartPole-v1", vector=True), {"frame_stack": 2})
+        wrap(Gymnasium("CartPole-v1", vector=True, vectorization_mode="sync"), {"frame_stack": 2})

@@ -188,12 +188,12 @@ def test_a_long_curve_takes_bounded_memory():
 
 def test_a_curve_is_even_in_steps_though_later_rows_are_rarer():
     many = [(float(steps), 0.0) for steps in range(100)]
-    few = [(float(steps), 1.0) for steps in range(100, 200, 10)]
+    few = [(float(steps), 1.0) for steps in range(100, 201, 10)]
     assert sparkline(many + few, 8) == "▁▁▁▁████"
 
 
 def test_time_left_does_not_count_compiling():
-    """A program that is compiled in mid-run, as a phase's first one is, does not make all that comes after look slow."""
+    """A program that is compiled in mid-run, as a phase's first one is, does not make what comes after look slow."""
     screen = Screen(console())
     screen.progress.begin(GRAPH, motet.anakin(), 10_000)
     screen.status("compiling the training loop")

@@ -42,8 +42,30 @@ class MLP(nn.Module):
                 param_dtype=float_type,
             )
             features = ACTIVATIONS[self.activation](layer(features))
-        last = nn.Dense(self.outputs, kernel_init=nn.initializers.orthogonal(self.scale), param_dtype=float_type)
+        last = nn.Dense(
+            self.outputs,
+            kernel_init=nn.initializers.orthogonal(self.scale),
+            param_dtype=float_type,
+            dot_general=_by_columns,
+        )
         return last(features)
+
+
+NARROW = 4
+"""Columns up to which a product is taken one by one."""
+
+
+def _by_columns(left: jax.Array, right: jax.Array, dimension_numbers: Any, **options: Any) -> jax.Array:
+    """`dot_general` with a matrix, column by column if it has few of them. The gradient of such a matrix, two columns
+    for a choice of two actions, takes XLA ten times as long on CPUs as those of its columns: 8% of an iteration of PPO
+    on CartPole."""
+
+    def times(matrix: jax.Array) -> jax.Array:
+        return jax.lax.dot_general(left, matrix, dimension_numbers, **options)
+
+    if not 1 < right.shape[-1] <= NARROW:
+        return times(right)
+    return jnp.concatenate([times(column) for column in jnp.split(right, right.shape[-1], -1)], -1)
 
 
 def _uniform(bound: float, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:

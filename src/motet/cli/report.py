@@ -14,7 +14,7 @@ from motet.runs.progress import speed
 
 if TYPE_CHECKING:
     from motet.bounds import Outside
-    from motet.runs.result import Result
+    from motet.result import Result
 
 
 def summary(result: Result, wanted: int, outside: Outside) -> str:

@@ -15,8 +15,8 @@ from motet.errors import BadOption, MotetError
 
 if TYPE_CHECKING:
     from motet.plan.plan import Plan
+    from motet.result import Result
     from motet.runs.evaluate import Evaluation
-    from motet.runs.result import Result
 
 EVALUATION_FAILED = 4
 """The exit code of a run whose training went well, but not the evaluation after it."""

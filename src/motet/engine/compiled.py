@@ -128,7 +128,9 @@ class CompiledCall:
         return cache.bypassed() if self.home.place.sharded and self._on_cpu else nullcontext()
 
     def _compiler_options(self, jaxpr: Any) -> dict[str, str | bool]:
-        return cpu_options(jaxpr, self.alone and not self.asks) if self._on_cpu else {}
+        # Shards have a core each: to share their operations out again would make them wait for each other.
+        has_all_cores = self.alone and not self.home.place.sharded
+        return cpu_options(jaxpr, has_all_cores) if self._on_cpu else {}
 
     def _traced(self, moved: Variables, kept: Variables, root: jax.Array, first: jax.Array, path: jax.Array) -> Any:
         values, low = {**moved, **kept}, self.home.lowering

@@ -14,7 +14,7 @@ from jax.extend.core import jaxpr_as_fun
 from motet.engine.bridge import Bridge
 from motet.engine.variables import Variables
 from motet.flow.batch import SHARDS
-from motet.flow.combine import ACROSS
+from motet.flow.combine import across
 from motet.flow.graph import REDUCE, Cut, Graph, Node, uses_key
 from motet.plan.liveness import Liveness
 from motet.plan.project import Rounds, Statement
@@ -75,10 +75,11 @@ class Lowering:
                 key = jax.random.key(0)  # never looked at
             results = list(_function(code)(key, part, index, *leaves))
         written: Variables = {}
-        for var in (self.graph.variables[name] for name in node.writes if name not in self.graph.views):
+        vars = [self.graph.variables[name] for name in node.writes if name not in self.graph.views]
+        if self.cut.shards > 1:
+            results = across(results, [how for var in vars for how in var.combine], SHARDS)
+        for var in vars:
             mine, results = results[: len(var.avals)], results[len(var.avals) :]
-            if self.cut.shards > 1:
-                mine = [ACROSS[how](leaf, SHARDS) if how else leaf for leaf, how in zip(mine, var.combine, strict=True)]
             written[var.name] = tuple(mine)
         return written
 

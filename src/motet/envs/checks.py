@@ -144,18 +144,24 @@ class Observations:
             )
         ]
 
-    def hold(self, value: Any, row: int, out: Leaves) -> Any:
-        """The value, safe from what other environments do next, which may share its memory: `HELD` if it now lies in
-        its row of `out`, else a copy."""
-        if not self.nested and type(value) is np.ndarray:
-            part, leaf = self.parts[0], out[0]
-            if value.dtype is leaf.dtype and value.shape == part.shape and part.is_held_alike:
+    def holder(self, out: Leaves) -> Callable[[int, Any], Any]:
+        """Makes a row's value safe from what other environments do next, which may share its memory: it gives `HELD` if
+        the value now lies in its row of `out`, else a copy. It is called for every step of every environment."""
+        if self.nested or not self.parts[0].is_held_alike:
+            return lambda row, value: copied(value)
+        leaf, array = out[0], np.ndarray
+        dtype, shape = leaf.dtype, self.parts[0].shape
+
+        def hold(row: int, value: Any) -> Any:
+            if type(value) is array and value.dtype is dtype and value.shape == shape:
                 leaf[row] = value
                 return HELD
-        return copied(value)
+            return copied(value)
+
+        return hold
 
     def write_held(self, values: Sequence[Any], out: Leaves, blame: Blame) -> None:
-        """What `hold` gave for each row."""
+        """What a `holder` gave for each row."""
         if all(value is HELD for value in values):
             self.parts[0].write(out[0], out[0], blame)
             return

@@ -70,9 +70,26 @@ FAMILIES = {
             "brax/ant",
             "Robots with joints and contacts, simulated in JAX.",
         ),
+        Family(
+            "playground",
+            "mujoco_playground",
+            "motet.envs.playground:Playground",
+            "motet.envs.playground:ids",
+            "playground/CheetahRun",
+            "The control suite and robots, simulated by MuJoCo in JAX.",
+        ),
     )
 }
 """By prefix."""
+
+
+EXTRAS = {"gymnasium.envs.mujoco.": "mujoco", "gymnasium.envs.box2d.": "box2d"}
+"""Where environments of Gymnasium's own are that need more -> the extra of motet that installs it."""
+
+
+def extra_of(entry_point: Any) -> str | None:
+    """The extra of motet that an environment of Gymnasium's needs, if it is known to need one."""
+    return next((extra for start, extra in EXTRAS.items() if str(entry_point).startswith(start)), None)
 
 
 def load(place: str) -> Any:

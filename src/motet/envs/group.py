@@ -93,15 +93,15 @@ class Singles:
         environment steps: they may share a buffer."""
         several = len(self.steps) > 1
         at, results, held = self.at, [], []
-        hold, space = self.observations.hold, out.next_observation
+        hold, append, keep = self.observations.holder(out.next_observation), results.append, held.append
         actions = self.actions.rows(out.action)
         try:
             for row, (step, action) in enumerate(zip(self.steps, actions, strict=True)):
                 at[0] = row
                 result = step(action)
-                results.append(result)
+                append(result)
                 if several and type(result) is tuple and result:
-                    held.append(hold(result[0], row, space))
+                    keep(hold(row, result[0]))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # also sys.exit(), which would end this thread without a word

@@ -9,9 +9,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces as gym
+from gymnasium.error import DependencyNotInstalled
 
 from motet.bounds import Tally
 from motet.envs.by_id import ById, find
+from motet.envs.families import extra_of
 from motet.envs.form import Form, Leaf, Make
 from motet.envs.group import Build, Singles
 from motet.envs.thread import ThreadPool
@@ -90,7 +92,7 @@ class Gymnasium(HostEnvironment):
         except (MotetError, KeyboardInterrupt):
             raise
         except BaseException as error:
-            raise BadEnvironment(f"{self.name!r} cannot be made: {described(error)}") from error
+            raise BadEnvironment(f"{self.name!r} cannot be made: {self._remedy(error)}") from error
         expected = gymnasium.vector.VectorEnv if self.vector else gymnasium.Env
         if not isinstance(env, expected):
             hint = " Say vector=True." if isinstance(env, gymnasium.vector.VectorEnv) else ""
@@ -98,6 +100,13 @@ class Gymnasium(HostEnvironment):
                 f"{self.name!r} should make a {expected.__name__} of gymnasium, but made a {type(env).__name__}.{hint}"
             )
         return env
+
+    def _remedy(self, error: BaseException) -> str:
+        """What to install, where that is what is missing; else the error itself."""
+        extra = extra_of(self.make.spec.entry_point) if isinstance(self.make, ById) else None
+        if extra is None or not isinstance(error, ImportError | DependencyNotInstalled):
+            return described(error)
+        return f"it needs packages that are not installed: pip install 'motet[{extra}]'. ({described(error)})"
 
 
 def convert_space(space: gymnasium.Space) -> Space:

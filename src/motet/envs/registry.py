@@ -56,8 +56,8 @@ def make(
 ) -> Environment | HostEnvironment:
     """The environment of that id, with its default parameters or other `options`.
 
-    An id without a prefix is one of motet's own or else one of Gymnasium's; `envpool/ID`, `gymnax/ID`, `brax/ID` and
-    `gymnasium/ID` name the library. `ALE/ID` is an Atari game with the usual preprocessing, `gymnasium/ALE/ID` the bare
+    An id without a prefix is one of motet's own or else one of Gymnasium's; `envpool/ID`, `gymnax/ID`, `brax/ID`,
+    `playground/ID` and `gymnasium/ID` name the library. `ALE/ID` is an Atari game with the usual preprocessing, `gymnasium/ALE/ID` the bare
     game. `module:Name` and `file.py:Name` are anybody's own: an id that the module registers, a class or a function. A
     function that makes a Gymnasium environment is taken, too.
 

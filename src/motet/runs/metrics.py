@@ -1,4 +1,4 @@
-"""From what each iteration reports to a curve that people can read, and that grows by the logarithm of a run's length."""
+"""From what each iteration reports to a curve that people can read. It grows by the logarithm of a run's length."""
 
 from __future__ import annotations
 

@@ -56,7 +56,8 @@ def _works(ask: Any) -> bool:
         return ask.bind(x, call=lambda number: (np.asarray(number + 1, np.int32),), avals=(aval,))[0]
 
     try:
-        with jax.default_device(jax.devices("cpu")[0]):
+        # It is asked for while another function is traced, of which the trial must not become a part.
+        with jax.default_device(jax.devices("cpu")[0]), jax.ensure_compile_time_eval():
             return int(jax.jit(trial)(np.int32(41))) == 42
     except Exception:  # JAX's and XLA's own, of no class that a caller could name
         return False
