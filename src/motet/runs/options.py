@@ -23,6 +23,7 @@ from motet.runs.reading import Damaged
 
 NOT_SAVED = ("parent",)
 """Fields of every flax module that say where it is used, not what it is."""
+MAIN = "__main__:"
 
 
 def to_json(algorithm: Algorithm) -> dict[str, Any]:
@@ -158,8 +159,9 @@ def _found(where: str, name: Any) -> Any:
     try:
         return named.find(name)
     except MotetError as error:
+        script = " It was defined in a script; in a module of its own it is found." if name.startswith(MAIN) else ""
         raise BadOption(
-            f"{where} is {name}, which cannot be found: {error} Give the algorithm with it, as in "
+            f"{where} is {name}, which cannot be found: {error}{script} Give the algorithm with it, as in "
             f"Policy.load(folder, motet.PPO({where.partition('.')[0]}=...))."
         ) from None
 
