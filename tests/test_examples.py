@@ -22,6 +22,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "own_jax_environment": ({"steps": 2_048}, ("usual rocket: .* over 64 episodes", "weaker engine: ")),
     "images": ({"steps": 288}, (r"shape=\(40, 40, 1\), dtype=uint8", "over 64 episodes")),
     "memory": ({"steps": 2_048, "cores": ("gru",)}, ("core gru: return", "three looks")),
+    "own_network": ({"steps": 1_024, "envs": 8}, ("policy: <class 'own_network.Branches'>", "over 32 episodes")),
     "own_algorithm": ({"steps": 1_024}, ("over 32 episodes", r"between the plans: (0\.0|[\d.]+e-(0[5-9]|1\d))$")),
     "own_plan": (
         {"steps": 400, "save": Path("plan.json")},
@@ -43,6 +44,7 @@ every_file = pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def example(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], Any]:
     """Imports an example as its worker processes will: by its name, from a folder that is searched."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.syspath_prepend(str(FOLDER))
     return importlib.import_module
 
