@@ -42,7 +42,8 @@ def main(steps: int = 20_000, save: Path | None = None) -> None:
         result = motet.train(algorithm, env, plan, total_timesteps=steps)
         print(f"{type(algorithm).__name__} on {env}, {result.steps:,} steps")
         for link in result.links:
-            print(f"  {link.link:<8} {link.source:>9} -> {link.target:<9} {link.messages:>7,} messages {link.bytes:>12,} bytes")
+            ends = f"{link.source:>9} -> {link.target:<9}"
+            print(f"  {link.link:<8} {ends} {link.messages:>7,} messages {link.bytes:>12,} bytes")
 
 
 if __name__ == "__main__":

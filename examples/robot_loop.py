@@ -47,7 +47,8 @@ def main(run_dir: Path | None = None, seconds: float = 10.0, hertz: float = 20.0
     with TemporaryDirectory() as folder:
         if run_dir is None:
             run_dir = Path(folder) / "run"
-            motet.train(motet.SAC(learning_starts=min(1_000, steps // 2)), "Pendulum-v1", total_timesteps=steps, run_dir=run_dir)
+            sac = motet.SAC(learning_starts=min(1_000, steps // 2), hidden=(64, 64))
+            motet.train(sac, "Pendulum-v1", total_timesteps=steps, run_dir=run_dir)
         took = control(motet.Policy.load(run_dir, motet.SAC), seconds, hertz)
     print(f"a decision takes {np.median(took) * 1e3:.2f} ms, the slowest took {took.max() * 1e3:.2f} ms")
 

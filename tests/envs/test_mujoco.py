@@ -19,6 +19,12 @@ SHORT = ["--num-envs", "2", "--num-steps", "8", "--num-minibatches", "1", "--upd
 LIMITS = ["--total-timesteps", "32", "--evaluate-episodes", "1"]
 
 
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MuJoCo writes what it warns of into a file there."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.mark.parametrize("env", ["HalfCheetah-v5", "envpool/HalfCheetah-v4"])
 def test_the_cheetah_trains_out_of_the_box(env: str, tmp_path: Path, capsys: Any) -> None:
     assert cli.main(["train", "ppo", env, *SHORT, *LIMITS, "--run-dir", str(tmp_path / "run")]) == 0

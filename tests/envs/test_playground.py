@@ -37,7 +37,7 @@ def test_environments_of_one_id_are_equal_so_that_compiled_functions_are_shared(
 
 def test_it_trains():
     ppo = motet.PPO(num_envs=2, num_steps=8, num_minibatches=1, update_epochs=1, hidden=(8,))
-    result = motet.train(ppo, "playground/CartpoleBalance", total_timesteps=32)
+    result = motet.train(ppo, "playground/CartpoleBalance", motet.anakin(), total_timesteps=32)
     assert result.steps == 32 and np.isfinite(result.metrics["loss"])
 
 

@@ -20,7 +20,7 @@ def ids() -> list[str]:
 
 
 def _registry() -> Any:
-    return library("playground", "mujoco_playground.registry")
+    return library("playground").registry
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Playground(Simulated):
         except (OSError, subprocess.SubprocessError) as error:
             raise BadEnvironment(
                 f"playground/{self.id} needs the models of robots that Playground downloads with git when it first "
-                f"makes one, and that failed: {error}. The tasks of the control suite, such as "
+                f"makes one, and that failed: {str(error).rstrip('.')}. The tasks of the control suite, such as "
                 "playground/CartpoleBalance, need no download."
             ) from error
         name = f"playground/{self.id}" + (f" ({self.impl})" if self.impl != "jax" else "")
