@@ -1,8 +1,8 @@
 """A network and an optimiser of your own, kept by name with the run, and the policy loaded again.
 
-`Branches` reads the joints of Acrobot apart before it joins them. It is a flax module for one observation; motet maps it
-over environments and minibatches, and tells it how many `outputs` it needs. `docs/networks.md` says what networks get and
-must return.
+`Branches` reads the joints of Acrobot apart before it joins them. It is a flax module for one observation; motet maps
+it over environments and minibatches, and tells it how many `outputs` it needs. `docs/networks.md` says what networks
+get and must return.
 
     python examples/own_network.py --steps 200_000
     motet train ppo Acrobot-v1 --policy-network examples/own_network.py:Branches
