@@ -28,11 +28,10 @@ class Own(gymnasium.Env):
     [
         (PPO, "CartPole-v1", motet.anakin()),
         (PPO, "gymnasium/CartPole-v1", motet.multi_learner(1)),
-        (PPO, "gymnasium/Taxi-v3", motet.multi_learner(1)),
-        (PPO, "LunarLander-v3", motet.multi_learner(1, workers=min(CORES, 8))),
+        (PPO, "gymnasium/FrozenLake-v1", motet.multi_learner(1)),
         (PPO, Own, motet.multi_learner(1, workers=min(CORES, 8))),
         (PPO, "envpool/CartPole-v1", motet.multi_learner(1)),
-        (DQN, "LunarLander-v3", motet.multi_learner(1)),
+        (DQN, Own, motet.multi_learner(1)),
     ],
 )
 def test_the_default_follows_the_written_rule(algorithm: Algorithm, env: object, plan: Plan, monkeypatch) -> None:
