@@ -82,7 +82,7 @@ def test_a_page_has_other_links_in_the_site_and_the_same_text() -> None:
 def test_what_pages_link_to_is_shown(path: str) -> None:
     shown = site.show(path)
     file = ROOT / path
-    assert (shown.count(".py`](") if file.is_dir() else file.read_text() in shown), path
+    assert shown.count(".py`](") if file.is_dir() else file.read_text() in shown, path
 
 
 @every_page

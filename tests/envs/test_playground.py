@@ -48,7 +48,7 @@ def test_robots_that_cannot_be_downloaded_are_told_of(monkeypatch):
         raise subprocess.CalledProcessError(128, ["git", "clone"])
 
     monkeypatch.setattr(registry, "load", offline)
-    with pytest.raises(BadEnvironment, match="downloads with git .* need no download"):
+    with pytest.raises(BadEnvironment, match=r"downloads with git .* need no download"):
         Playground("Go1JoystickFlatTerrain")
 
 

@@ -57,9 +57,9 @@ def make(
     """The environment of that id, with its default parameters or other `options`.
 
     An id without a prefix is one of motet's own or else one of Gymnasium's; `envpool/ID`, `gymnax/ID`, `brax/ID`,
-    `playground/ID` and `gymnasium/ID` name the library. `ALE/ID` is an Atari game with the usual preprocessing, `gymnasium/ALE/ID` the bare
-    game. `module:Name` and `file.py:Name` are anybody's own: an id that the module registers, a class or a function. A
-    function that makes a Gymnasium environment is taken, too.
+    `playground/ID` and `gymnasium/ID` name the library. `ALE/ID` is an Atari game with the usual preprocessing,
+    `gymnasium/ALE/ID` the bare game. `module:Name` and `file.py:Name` are anybody's own: an id that the module
+    registers, a class or a function. A function that makes a Gymnasium environment is taken, too.
 
     With `check_bounds`, a number outside of the bounds that an observation space declares is an error in environments
     that are stepped on the host; otherwise it is counted. Compiled ones do not look.

@@ -55,9 +55,7 @@ class Simulated(Environment):
         return state, self._observed(state), state.reward.astype(jnp.result_type(float)), state.done > 0
 
     def _observed(self, state: Any) -> Any:
-        return jax.tree.map(
-            lambda leaf, aval: leaf.astype(aval.dtype), _plain(state.obs), self.observation_space.aval
-        )
+        return jax.tree.map(lambda leaf, aval: leaf.astype(aval.dtype), _plain(state.obs), self.observation_space.aval)
 
 
 def _plain(observation: Any) -> Any:
