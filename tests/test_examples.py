@@ -21,6 +21,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "own_environment": ({"steps": 1_536, "workers": 1}, ("over 16 episodes", "at 18 degrees: ", "at 22 degrees: ")),
     "images": ({"steps": 288}, (r"shape=\(40, 40, 1\), dtype=uint8", "over 64 episodes")),
     "memory": ({"steps": 2_048, "cores": ("gru",)}, ("core gru: return", "three looks")),
+    "own_network": ({"steps": 1_024, "envs": 8}, ("policy: <class 'own_network.Branches'>", "over 32 episodes")),
     "own_algorithm": ({"steps": 1_024}, ("over 32 episodes", r"between the plans: (0\.0|[\d.]+e-(0[5-9]|1\d))$")),
     "own_plan": (
         {"steps": 400, "save": Path("plan.json")},
@@ -46,6 +47,7 @@ def example(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], 
     """Imports an example as its worker processes will: by its name, from a folder that is searched."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("jax.device_count", lambda: 1)  # programs for one device are compiled sooner
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.syspath_prepend(str(FOLDER))
     return importlib.import_module
 

@@ -51,7 +51,8 @@ def train(
 
     `env` is an id, an environment, or a function that makes a Gymnasium environment. Without a plan, the whole loop
     is one compiled program on all devices that divide the environments; environments that are not written in JAX are
-    asked by it, in worker processes beside it where that pays. With `mode="serial"` the same programs run in one thread, for debugging.
+    asked by it, in worker processes beside it where that pays. With `mode="serial"` the same programs run in one
+    thread, for debugging.
 
     How it goes is shown on a terminal and in a notebook; `progress` True shows it elsewhere too, and False nowhere. Who
     wants to show it otherwise gives a `display`. `run_dir` is a folder for what comes of it.

@@ -209,6 +209,17 @@ def test_time_left_does_not_count_compiling():
     assert screen.progress.left == 6.0
 
 
+def test_the_first_line_says_how_fast_it_goes():
+    """A row an iteration: the first comes before any speed is known, and would be all that is said for five seconds."""
+    clock = Clock()
+    lines, out = plain(clock)
+    lines.row(row(500, 8.0, steps_per_second=None))
+    lines.row(row(1_000, 8.5))
+    assert [text for text in out.export_text().splitlines() if text.startswith("steps")] == [
+        "steps 1,000/20,000  1,000 steps/s  return 100.0  loss 0.314  left 19s"
+    ]
+
+
 def test_the_line_leaves_out_what_is_not_known():
     screen = Screen(console())
     screen.progress.begin(GRAPH, motet.anakin(), 1_000)

@@ -237,6 +237,9 @@ def test_what_cannot_be_found_again_is_said() -> None:
     change("saved/policy.json", policy_network=kept)
     with pytest.raises(motet.BadOption, match="Here is not what it was"):
         motet.Policy.load("saved", motet.A2C)
+    change("saved/policy.json", policy_network={"code": "__main__:Gone"})
+    with pytest.raises(motet.BadOption, match="defined in a script; in a module of its own it is found"):
+        motet.Policy.load("saved", motet.A2C, trust=True)
 
 
 EVIL = "open({!r}, 'w').close()\nfrom nets_tried import *\n"

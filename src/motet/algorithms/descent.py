@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -74,10 +74,11 @@ def steady(rate: Rate) -> optax.ScalarOrSchedule:
         return thing
     if not callable(thing):
         raise BadOption(f"learning_rate must be {WANTED_RATE}; {rate!r} is {thing!r}.")
-    shape = jax.eval_shape(lambda count: jnp.asarray(thing(count)), jax.ShapeDtypeStruct((), jnp.int32)).shape
+    schedule = cast(optax.Schedule, thing)
+    shape = jax.eval_shape(lambda count: jnp.asarray(schedule(count)), jax.ShapeDtypeStruct((), jnp.int32)).shape
     if shape != ():
         raise BadOption(f"learning_rate must give one number for an update's number, but gives an array of {shape}.")
-    return thing
+    return schedule
 
 
 def falling(rate: Rate, updates: int, falls: bool) -> optax.ScalarOrSchedule:

@@ -58,7 +58,7 @@ class OwnNetwork:
     option: str
     """What gave it, for errors."""
     outputs: int
-    rank: int = 1
+    dimensions: int = 1
     """Dimensions of the first array that it gets for one observation: 1 for features."""
 
     def init(self, key: jax.Array, *one: Any) -> Any:
@@ -84,7 +84,7 @@ class OwnNetwork:
         def one(*inputs: Any) -> Any:
             return jnp.asarray(self.module.apply(params, *inputs), jnp.result_type(float))
 
-        for _ in range(jax.tree.leaves(inputs[0])[0].ndim - self.rank):
+        for _ in range(jax.tree.leaves(inputs[0])[0].ndim - self.dimensions):
             one = jax.vmap(one)
         return one(*inputs)
 
@@ -127,7 +127,7 @@ class Own:
         given = getattr(self.algorithm, option, None)
         if given is not None:
             assert self.algorithm is not None
-            return OwnNetwork(_made(option, given, self.algorithm.spec, outputs), option, outputs, torso.rank)
+            return OwnNetwork(_made(option, given, self.algorithm.spec, outputs), option, outputs, torso.dimensions)
         if torso.raw:
             raise BadAlgorithm(
                 f"The torso 'none' hands observations on as they are, which the built-in layers cannot read. Give a "

@@ -108,7 +108,7 @@ class Torso:
         return out
 
     @property
-    def rank(self) -> int:
+    def dimensions(self) -> int:
         """Dimensions of the first array that one observation becomes."""
         return len(jax.tree.leaves(self.view.space.aval)[0].shape) if self.raw else 1
 

@@ -231,8 +231,8 @@ def plan_options() -> type:
         "PlanOptions", [(name, kind, field(default=default)) for name, kind, default in fields], frozen=True
     )
     made.__doc__ = (
-        "Where each part of the loop runs; without any, all in one program, which asks host environments in as many worker "
-        "processes as there are cores (none for one environment alone, light ones and EnvPool's)."
+        "Where each part of the loop runs; without any, all in one program, which asks host environments in as many "
+        "worker processes as there are cores (none for one environment alone, light ones and EnvPool's)."
     )
     return made
 

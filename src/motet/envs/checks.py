@@ -144,24 +144,12 @@ class Observations:
             )
         ]
 
-    def holder(self, out: Leaves) -> Callable[[int, Any], Any]:
-        """Makes a row's value safe from what other environments do next, which may share its memory: it gives `HELD` if
-        the value now lies in its row of `out`, else a copy. It is called for every step of every environment."""
-        if self.nested or not self.parts[0].is_held_alike:
-            return lambda row, value: copied(value)
-        leaf, array = out[0], np.ndarray
-        dtype, shape = leaf.dtype, self.parts[0].shape
-
-        def hold(row: int, value: Any) -> Any:
-            if type(value) is array and value.dtype is dtype and value.shape == shape:
-                leaf[row] = value
-                return HELD
-            return copied(value)
-
-        return hold
+    def held_alike(self, out: Leaves) -> np.ndarray | None:
+        """The array whose rows hold observations exactly as environments give them; None where they must be changed."""
+        return out[0] if not self.nested and self.parts[0].is_held_alike else None
 
     def write_held(self, values: Sequence[Any], out: Leaves, blame: Blame) -> None:
-        """What a `holder` gave for each row."""
+        """Copies of what each environment gave, or `HELD` for rows that hold it already."""
         if all(value is HELD for value in values):
             self.parts[0].write(out[0], out[0], blame)
             return

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from motet.envs.actions import Actions
-from motet.envs.checks import Observations, copied, write_flags, write_rewards
+from motet.envs.checks import HELD, Observations, copied, write_flags, write_rewards
 from motet.envs.form import Form, Make, check_same_spaces
 from motet.envs.slots import Slot
 from motet.errors import BadEnvironment, EnvironmentFailed, MotetError, described
@@ -89,23 +89,9 @@ class Singles:
         self.envs = []
 
     def _step_all(self, out: Slot) -> bool:
-        """Step every environment -> whether some episode ended. Of several, each observation is held before the next
-        environment steps: they may share a buffer."""
+        """Step every environment -> whether some episode ended."""
         several = len(self.steps) > 1
-        at, results, held = self.at, [], []
-        hold, append, keep = self.observations.holder(out.next_observation), results.append, held.append
-        actions = self.actions.rows(out.action)
-        try:
-            for row, (step, action) in enumerate(zip(self.steps, actions, strict=True)):
-                at[0] = row
-                result = step(action)
-                append(result)
-                if several and type(result) is tuple and result:
-                    keep(hold(row, result[0]))
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # also sys.exit(), which would end this thread without a word
-            raise self._failed(at[0], error) from error
+        results, held = self._step_each(out, several)
         flagged = None if several else self._write_one(results[0], out)
         if flagged is None:
             flagged = self._write_all(results, held if several else None, out)
@@ -115,6 +101,36 @@ class Singles:
             return flagged
         np.logical_or(out.truncated, self.length >= self.limits, out=out.truncated)
         return bool((out.terminated | out.truncated).any())
+
+    def _step_each(self, out: Slot, several: bool) -> tuple[list[Any], list[Any]]:
+        """What each environment gives. Of several, each observation is held before the next environment steps, since
+        they may share a buffer: in its row if that holds it as it is, else as a copy.
+
+        This is the innermost loop of all: every name in it is at hand.
+        """
+        at, results, held = self.at, [], []
+        append, keep, array = results.append, held.append, np.ndarray
+        leaf = self.observations.held_alike(out.next_observation)
+        dtype, shape = (leaf.dtype, leaf.shape[1:]) if leaf is not None else (None, None)
+        actions = self.actions.rows(out.action)
+        try:
+            for row, (step, action) in enumerate(zip(self.steps, actions, strict=True)):
+                at[0] = row
+                result = step(action)
+                append(result)
+                if not several or type(result) is not tuple or not result:
+                    continue
+                value = result[0]
+                if leaf is not None and type(value) is array and value.dtype is dtype and value.shape == shape:
+                    leaf[row] = value
+                    keep(HELD)
+                else:
+                    keep(copied(value))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # also sys.exit(), which would end this thread without a word
+            raise self._failed(at[0], error) from error
+        return results, held
 
     def _write_all(self, results: list[Any], held: list[Any] | None, out: Slot) -> bool:
         """Check what all environments returned, and write it down -> whether one says that its episode ended."""

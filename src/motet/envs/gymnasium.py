@@ -23,7 +23,6 @@ from motet.flow.host import HostEnvironment, Opening, Pool
 from motet.flow.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 from motet.flow.spaces import parts as space_parts
 
-
 LIGHT = ("gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.")
 """Where the classes are whose steps take some ten microseconds."""
 

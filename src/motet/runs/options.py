@@ -23,6 +23,7 @@ from motet.runs.reading import Damaged
 
 NOT_SAVED = ("parent",)
 """Fields of every flax module that say where it is used, not what it is."""
+MAIN = "__main__:"
 
 
 def to_json(algorithm: Algorithm) -> dict[str, Any]:
@@ -55,8 +56,9 @@ def _value(value: Any) -> Any:
         return {each.name: _value(getattr(value, each.name)) for each in dataclasses.fields(value)}
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         return {"dtype": np.dtype(value).name}
-    if isinstance(getattr(value, "dtype", None), np.dtype) and callable(value):  # jnp.float32, say
-        return {"dtype": value.dtype.name}
+    dtype = getattr(value, "dtype", None)
+    if isinstance(dtype, np.dtype) and callable(value):  # jnp.float32, say
+        return {"dtype": dtype.name}
     name = named.name_of(value)
     return {"code": name} if name else {"unnamed": _words(value)}
 
@@ -157,8 +159,9 @@ def _found(where: str, name: Any) -> Any:
     try:
         return named.find(name)
     except MotetError as error:
+        script = " It was defined in a script; in a module of its own it is found." if name.startswith(MAIN) else ""
         raise BadOption(
-            f"{where} is {name}, which cannot be found: {error} Give the algorithm with it, as in "
+            f"{where} is {name}, which cannot be found: {error}{script} Give the algorithm with it, as in "
             f"Policy.load(folder, motet.PPO({where.partition('.')[0]}=...))."
         ) from None
 

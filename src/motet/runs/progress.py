@@ -154,7 +154,8 @@ class Lines:
     def row(self, row: Row) -> None:
         with self.progress.lock:
             self.progress.row(row)
-            if self.progress.clock() >= self.next:
+            # The first row may know no speed yet: the next one says more, and comes soon or is worth the wait.
+            if self.progress.clock() >= self.next and self.progress.speed is not None:
                 self._line()
 
     def end(self) -> None:
