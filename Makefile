@@ -53,13 +53,13 @@ bench: .venv/installed  ## speed beside the peers; ONLY=name runs one
 	$(BIN)/python -m benchmarks $(ONLY)
 
 lint: .venv/installed  ## formatting, common mistakes and types
-	$(BIN)/ruff check src tests benchmarks examples docs
-	$(BIN)/ruff format --check src tests benchmarks examples docs
+	$(BIN)/ruff check src tests benchmarks examples docs/site.py
+	$(BIN)/ruff format --check src tests benchmarks examples docs/site.py
 	$(BIN)/pyright
 
 format: .venv/installed  ## format, and mend what can be
-	$(BIN)/ruff check --fix src tests benchmarks examples docs
-	$(BIN)/ruff format src tests benchmarks examples docs
+	$(BIN)/ruff check --fix src tests benchmarks examples docs/site.py
+	$(BIN)/ruff format src tests benchmarks examples docs/site.py
 
 docs: .venv/documents  ## the documents as a site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

@@ -19,7 +19,6 @@ LONGEST = 90
 
 EXAMPLES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "own_environment": ({"steps": 1_536, "workers": 1}, ("over 16 episodes", "at 18 degrees: ", "at 22 degrees: ")),
-    "own_jax_environment": ({"steps": 2_048}, ("usual rocket: .* over 64 episodes", "weaker engine: ")),
     "images": ({"steps": 288}, (r"shape=\(40, 40, 1\), dtype=uint8", "over 64 episodes")),
     "memory": ({"steps": 2_048, "cores": ("gru",)}, ("core gru: return", "three looks")),
     "own_network": ({"steps": 1_024, "envs": 8}, ("policy: <class 'own_network.Branches'>", "over 32 episodes")),
@@ -36,6 +35,9 @@ EXAMPLES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
 }
 """Name -> how to run it quickly, and patterns of what it then prints."""
 
+SCRIPT, SHOWN = "own_jax_environment", ("2,048 in 1 iterations", "usual rocket: .* over 64 episodes", "weaker engine: ")
+"""The one that is run as users run it."""
+
 every_example = pytest.mark.parametrize("name", EXAMPLES)
 every_file = pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 
@@ -44,6 +46,7 @@ every_file = pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def example(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], Any]:
     """Imports an example as its worker processes will: by its name, from a folder that is searched."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("jax.device_count", lambda: 1)  # programs for one device are compiled sooner
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.syspath_prepend(str(FOLDER))
     return importlib.import_module
@@ -54,20 +57,24 @@ def test_it_runs_and_says_what_came_of_it(name: str, example: Callable[[str], An
     options, prints = EXAMPLES[name]
     example(name).main(**options)
     shown = capsys.readouterr().out
-    for pattern in prints:
-        assert re.search(pattern, shown, re.MULTILINE), f"{name} does not print {pattern!r}, but\n{shown}"
+    assert_shown(name, prints, shown)
 
 
 def test_one_runs_as_a_script_with_options(tmp_path: Path) -> None:
-    command = [sys.executable, str(FOLDER / "own_jax_environment.py"), "--steps", "2_048"]
+    command = [sys.executable, str(FOLDER / f"{SCRIPT}.py"), "--steps", "2_048"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stderr
-    assert "2,048 in 1 iterations" in ran.stdout
+    assert_shown(SCRIPT, SHOWN, ran.stdout)
+
+
+def assert_shown(name: str, patterns: tuple[str, ...], shown: str) -> None:
+    for pattern in patterns:
+        assert re.search(pattern, shown, re.MULTILINE), f"{name} does not print {pattern!r}, but\n{shown}"
 
 
 @every_file
 def test_it_is_run_here_and_in_the_index(file: Path) -> None:
-    assert file.stem in EXAMPLES
+    assert file.stem in {*EXAMPLES, SCRIPT}
     assert f"[{file.name}]({file.name})" in (FOLDER / "README.md").read_text()
 
 
