@@ -13,7 +13,8 @@ PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup
 EXACT := tests/envs/test_gymnasium_twins.py tests/laws/test_law_3_fused_equals_handwritten.py \
 	tests/laws/test_law_4_plans_keep_the_mathematics.py tests/published
 
-.PHONY: help train test quick attack learning mutations newcomer defaults bench lint format docs clean
+.PHONY: help train test trials cluster quick attack kills failures learning mutations browser newcomer defaults bench \
+	lint format docs clean
 
 help:  ## what can be made
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -21,27 +22,46 @@ help:  ## what can be made
 train: .venv/trains  ## train PPO on CartPole, with a progress display
 	$(BIN)/motet train ppo CartPole-v1 --total-timesteps 500_000
 
-# What compares bits is run as users' programs are compiled too. All else is safe under quick compilation: it compares
-# within a tolerance, or two runs of the same programs.
+# What compares bits is run as users' programs are compiled. All else is safe under quick compilation: it compares within
+# a tolerance, or two runs of the same programs.
 BITS := tests/replay/test_tree.py tests/replay/test_draws.py tests/laws/test_law_5_lag_is_exact.py \
 	tests/laws/test_law_16_control_flow_has_no_clock.py
 
-test: lint .venv/installed  ## the whole suite, in both precisions
-	$(QUICKLY) $(PYTEST) tests -m "not slow and not attack"
+# What breaks on purpose, stops and goes on: mostly processes that start, wait and end.
+TRIALS := tests/hardening tests/test_resume.py tests/test_kills.py tests/test_newcomer.py \
+	tests/laws/test_law_14_a_cut_is_free.py
+
+test: lint .venv/installed  ## linters, types, and the suite, in both precisions
+	$(QUICKLY) $(PYTEST) tests -m "not slow and not attack and not cluster" $(BITS:%=--ignore=%) $(TRIALS:%=--ignore=%)
 	$(PYTEST) $(BITS)
 	JAX_ENABLE_X64=1 $(QUICKLY) $(PYTEST) $(EXACT)
 
-quick: .venv/installed  ## the suite in one precision, stopping at the first failure
-	$(QUICKLY) $(PYTEST) tests -x -m "not slow and not attack"
+trials: .venv/installed  ## what breaks on purpose, and what stops and goes on
+	$(QUICKLY) $(PYTEST) $(TRIALS) -m "not slow and not attack"
 
-attack: .venv/installed  ## broken environments, processes, disks and files: all cases, the rare ones too
+quick: .venv/installed  ## the suite in one precision, stopping at the first failure
+	$(QUICKLY) $(PYTEST) tests -x -m "not slow and not attack and not cluster"
+
+cluster: .venv/installed  ## runs over hosts, on a Ray cluster of this machine
+	JAX_ENABLE_X64=1 $(QUICKLY) $(BIN)/python -m pytest tests/cluster -m cluster
+
+attack: .venv/installed  ## all that breaks on purpose, the rare cases too
 	$(QUICKLY) $(PYTEST) tests/hardening
+
+kills: .venv/installed  ## a run that is killed 200 times, and comes to the same end
+	$(BIN)/python -m tests.kills 200 benchmarks/results/kills.md
+
+failures: .venv/installed  ## runs over hosts whose processes are killed 60 times, and come to the same end
+	$(BIN)/python -m tests.failures
 
 learning: .venv/installed  ## the long learning runs
 	$(BIN)/python -m pytest tests -m slow
 
 mutations: .venv/installed  ## break chosen lines, one at a time, and see the tests notice
 	$(QUICKLY) $(BIN)/python -m tests.mutations
+
+browser: .venv/installed  ## a report in Chromium, which must be installed (apt-get install chromium)
+	$(QUICKLY) $(BIN)/python -m pytest tests/runs/test_report.py -rs
 
 newcomer: .venv/installed  ## the documents' commands, where only the built wheel is installed
 	$(BIN)/python -m tests.newcomer

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import claims, replay_claims
+from benchmarks import claims, cluster_claims, planner, replay_claims, upkeep
 from benchmarks.claims import Claim, save, show
 
-CLAIMS = (*claims.CLAIMS, *replay_claims.CLAIMS)
+CLAIMS = (*claims.CLAIMS, *replay_claims.CLAIMS, *upkeep.CLAIMS, *cluster_claims.CLAIMS, *planner.CLAIMS)
 
 
 def run(claim: Claim) -> bool:

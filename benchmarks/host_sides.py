@@ -222,7 +222,7 @@ def stable_baselines(env: str, options: Mapping[str, Any], iterations: int, proc
         learning_rate=options["learning_rate"],
         gae_lambda=options["gae_lambda"],
         max_grad_norm=options["max_gradient_norm"],
-        ent_coef=0.01,
+        ent_coef=options["entropy_weight"],
         device="cpu",
         policy_kwargs={"net_arch": {"pi": list(options["hidden"]), "vf": list(options["hidden"])}},
     )

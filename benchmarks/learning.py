@@ -54,8 +54,20 @@ class Outcome:
 
 
 FIVE = (1000, 1001, 1002, 1003, 1004)
+QUICK = {
+    # Few and long steps, for environments that cost nothing.
+    "num_envs": 64,
+    "num_steps": 64,
+    "update_epochs": 4,
+    "num_minibatches": 8,
+    "learning_rate": 2e-3,
+    "anneal": True,
+    "entropy_weight": 0.01,
+}
+ONE_UPDATE_FOR_8 = {"gradient_steps": 1, "n_step": 5}
 PENDULUM = {
     # Rewards are dense and far from 0: look less far ahead, and take more and smaller steps.
+    **QUICK,
     "update_epochs": 8,
     "num_minibatches": 16,
     "discount": 0.95,
@@ -64,10 +76,12 @@ PENDULUM = {
 MOUNTAIN_CAR = {
     # The one reward is far away, and random pushes cancel out unless they last.
     "random_hold": 20,
+    "learning_rate": 3e-4,
     "learning_starts": 8_000,
     "hidden": (64, 64),
 }
 LUNAR_LANDER = {
+    **QUICK,
     "num_envs": 16,
     "num_steps": 512,
     "num_minibatches": 64,
@@ -85,7 +99,7 @@ def lagging(lag: int) -> dict[str, Any]:
 
 
 CLAIMS = (
-    Claim("ppo_cartpole", "ppo", "CartPole-v1", 475, 300_000, seeds=FIVE),
+    Claim("ppo_cartpole", "ppo", "CartPole-v1", 475, 300_000, seeds=FIVE, options=QUICK),
     Claim(
         "ppo_pendulum",
         "ppo",
@@ -94,16 +108,38 @@ CLAIMS = (
         1_000_000,
         options=PENDULUM,
     ),
-    Claim("ppo_acrobot", "ppo", "Acrobot-v1", -100, 500_000),
+    Claim("ppo_acrobot", "ppo", "Acrobot-v1", -100, 500_000, options=QUICK),
     Claim("a2c_cartpole", "a2c", "CartPole-v1", 450, 500_000),
     Claim("impala_cartpole_lag_1", "impala", "CartPole-v1", 450, 500_000, seeds=FIVE, plan=lagging(1)),
     Claim("impala_cartpole_lag_4", "impala", "CartPole-v1", 450, 500_000, seeds=FIVE, plan=lagging(4)),
-    # What its defaults are was decided after seeds below 6000 had been looked at.
-    Claim("dqn_cartpole", "dqn", "CartPole-v1", 475, 200_000, seeds=(6000, 6001, 6002, 6003, 6004)),
+    # What its options are was decided after seeds below 6000 had been looked at.
     Claim(
-        "dqn_prioritised", "dqn", "CartPole-v1", 475, 200_000, seeds=(6000, 6001, 6002), options={"prioritised": True}
+        "dqn_cartpole",
+        "dqn",
+        "CartPole-v1",
+        475,
+        200_000,
+        seeds=(6000, 6001, 6002, 6003, 6004),
+        options=ONE_UPDATE_FOR_8,
     ),
-    Claim("dqn_acrobot", "dqn", "Acrobot-v1", -100, 300_000, seeds=(8000, 8001, 8002), options={"n_step": 1}),
+    Claim(
+        "dqn_prioritised",
+        "dqn",
+        "CartPole-v1",
+        475,
+        200_000,
+        seeds=(6000, 6001, 6002),
+        options={**ONE_UPDATE_FOR_8, "prioritised": True},
+    ),
+    Claim(
+        "dqn_acrobot",
+        "dqn",
+        "Acrobot-v1",
+        -100,
+        300_000,
+        seeds=(8000, 8001, 8002),
+        options={**ONE_UPDATE_FOR_8, "n_step": 1},
+    ),
     Claim(
         "dqn_lunar_lander",
         "dqn",
@@ -116,15 +152,22 @@ CLAIMS = (
     ),
     Claim("ddpg_pendulum", "ddpg", "Pendulum-v1", -200, 15_000),
     Claim("td3_pendulum", "td3", "Pendulum-v1", -200, 15_000),
-    Claim("sac_pendulum", "sac", "Pendulum-v1", -180, 15_000),
+    Claim(
+        "sac_pendulum",
+        "sac",
+        "Pendulum-v1",
+        -180,
+        15_000,
+        options={"learning_starts": 1_000, "learning_rate": 3e-4},
+    ),
     Claim("sac_mountain_car", "sac", "MountainCarContinuous-v0", 85, 30_000, options=MOUNTAIN_CAR),
-    Claim("ppo_catch", "ppo", "Catch-v0", 0.9, 300_000),
-    Claim("ppo_hosted_sebulba", "ppo", "gymnasium/CartPole-v1", 475, 300_000, plan=SEBULBA),
-    Claim("ppo_hosted_batched", "ppo", "gymnasium/CartPole-v1", 475, 300_000, plan=BATCHED),
+    Claim("ppo_catch", "ppo", "Catch-v0", 0.9, 300_000, options=QUICK),
+    Claim("ppo_hosted_sebulba", "ppo", "gymnasium/CartPole-v1", 475, 300_000, options=QUICK, plan=SEBULBA),
+    Claim("ppo_hosted_batched", "ppo", "gymnasium/CartPole-v1", 475, 300_000, options=QUICK, plan=BATCHED),
     Claim("ppo_hosted_pendulum", "ppo", "gymnasium/Pendulum-v1", -250, 1_000_000, options=PENDULUM, plan=SEBULBA),
     Claim("ppo_lunar_lander", "ppo", "gymnasium/LunarLander-v3", 200, 1_500_000, options=LUNAR_LANDER, plan=SEBULBA),
-    Claim("ppo_memory_gru", "ppo", "CartPole-v1", 450, 1_000_000, options={"core": "gru"}, shown=(0, 2)),
-    Claim("ppo_memory_none", "ppo", "CartPole-v1", 150, 1_000_000, shown=(0, 2), fails=True),
+    Claim("ppo_memory_gru", "ppo", "CartPole-v1", 450, 1_000_000, options={**QUICK, "core": "gru"}, shown=(0, 2)),
+    Claim("ppo_memory_none", "ppo", "CartPole-v1", 150, 1_000_000, options=QUICK, shown=(0, 2), fails=True),
 )
 
 

@@ -20,10 +20,21 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 
 import jax
+import pytest
 
 from tests import production
+from tests.sharing import sharing
 
 jax.config.update("jax_num_cpu_devices", 4)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 production.prepare()
 gc.set_threshold(100_000)  # traces are many small objects that live: looking through them often finds nothing
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One process runs all tests of a file, unless they say otherwise: they share what was traced, compiled, imported
+    and started for the first of them."""
+    for item in items:
+        if not any(item.iter_markers("xdist_group")) and not any(item.iter_markers("apart")):
+            item.add_marker(sharing(item.nodeid.split("::")[0]))

@@ -1,8 +1,8 @@
 """`python -m tests.mutations [NAME ...]`: break chosen lines of `plan/` and `engine/`, one at a time, and see whether
 the tests notice. Ends with 1 if any break goes unnoticed; without names, the record in benchmarks/results is written.
 
-Each break is made in a copy, never in the working tree. The tests beside it are those that ought to notice it; they are
-run on the unbroken copy first, where they must pass.
+Each break is made in a copy, never in the working tree. The tests beside it are those that ought to notice it, single
+ones where a whole file would take long; they are run on the unbroken copy first, where they must pass.
 """
 
 from __future__ import annotations
@@ -28,18 +28,23 @@ PROPERTY = "tests/plan/test_projection_property.py"
 PLACES = "tests/plan/test_places.py"
 PORTS = "tests/engine/test_ports.py"
 WORKER = "tests/engine/test_worker.py"
+BESIDES = "tests/flow/test_besides.py::test_what_was_sent_is_not_given_away_by_who_runs_ahead"
 EVERY = "tests/flow/test_every.py"
 PREFILL = "tests/flow/test_prefill.py"
 STRAIGHT = "tests/laws/test_law_3_fused_equals_handwritten.py"
-SAME = "tests/laws/test_law_4_plans_keep_the_mathematics.py"
+SAME = "tests/laws/test_law_4_plans_keep_the_mathematics.py::test_every_plan_equals_the_fused_run"
+COARSE, CENTRAL, FINE = f"{SAME}[a2c-coarse-2]", f"{SAME}[dqn-central-2]", f"{SAME}[dqn-fine-2]"
+SHARDED, TWO = f"{SAME}[ppo-anakin-4]", f"{SAME}[batch_ppo-multi_learner-2]"
+HOST = f"{SAME}[dqn-prioritised-pearl-host]"
 CONTENTS = "tests/laws/test_law_5_contents.py"
 LAG = "tests/laws/test_law_5_lag_is_exact.py"
 TRAFFIC = "tests/laws/test_law_6_predicted_is_measured.py"
 BAD = "tests/laws/test_law_8_bad_plans_fail_first.py"
 CLOCK = "tests/laws/test_law_16_control_flow_has_no_clock.py"
 HOSTED = "tests/laws/test_host_environments.py"
-REPLAY = "tests/laws/test_replay_in_a_plan.py"
+DRAWS = "tests/laws/test_replay_in_a_plan.py::test_priorities_are_exactly_as_late_as_the_plan_says"
 MEMORY = "tests/engine/test_replay_fits.py"
+VIRTUAL, SEARCH = "tests/engine/test_virtual.py", "tests/plan/test_search.py"
 
 
 @dataclass(frozen=True)
@@ -132,28 +137,28 @@ MUTATIONS = {
         "plan/project.py",
         "or item.every > 1 or var in",
         "or var in",
-        (EVERY,),
+        (f"{EVERY}::test_who_was_sent_a_value_in_a_phase_has_one_where_it_does_not_run",),
     ),
     "answers in lockstep": Mutation(
         "answers to what is drawn ahead are not late",
         "plan/project.py",
         "*self._ahead(loop, source, target)]",
         "]",
-        (PROPERTY, REPLAY),
+        (DRAWS, PROPERTY),
     ),
     "rows of the wrong sender": Mutation(
         "rows are counted from the batch's start, not from the sender's",
         "plan/route.py",
         "found.append(Piece(var.name, leaf, axis, low - first, high - first))",
         "found.append(Piece(var.name, leaf, axis, low, high))",
-        (PROPERTY, SAME),
+        (COARSE, PROPERTY),
     ),
     "one sender's gradient": Mutation(
         "of a result in parts, one replica's part alone is sent",
         "plan/route.py",
         "if var.combine[leaf] or sender ==",
         "if sender ==",
-        (PROPERTY, SAME),
+        (CENTRAL, PROPERTY),
     ),
     "replicas on one device": Mutation(
         "replicas that should share a device take one each",
@@ -182,7 +187,7 @@ MUTATIONS = {
         "plan/schedule.py",
         "& self.live.owned) - sent(statements)",
         "& self.live.owned)",
-        (SAME, LAG),
+        (BESIDES,),
     ),
     "state without what lags": Mutation(
         "a worker's state leaves out what is received in some rounds alone",
@@ -211,14 +216,14 @@ MUTATIONS = {
         "engine/join.py",
         "else _rows(leaf, piece.axis, piece.start, piece.stop)",
         "else _rows(leaf, 0, piece.start, piece.stop)",
-        (SAME,),
+        (COARSE,),
     ),
     "the first part wins": Mutation(
         "parts of a result from several senders are not combined",
         "engine/join.py",
         "whole = mine[0] if len(mine) == 1 else",
         "whole = mine[0] if mine else",
-        (SAME,),
+        (CENTRAL,),
     ),
     "shards get the wrong rows": Mutation(
         "a device gets rows from the start of a part that lies across two",
@@ -233,14 +238,14 @@ MUTATIONS = {
         "engine/lowering.py",
         "if self.cut.shards > 1:",
         "if self.cut.shards > 2:",
-        (SAME,),
+        (TWO,),
     ),
     "keys of the outer loop": Mutation(
         "random keys do not depend on the inner loop's round, outside of programs",
         "engine/lowering.py",
         "    for index in path:\n",
         "    for index in path[:1]:\n",
-        (SAME,),
+        (FINE,),
     ),
     "a phase too early": Mutation(
         "compiled phases run one iteration early",
@@ -268,14 +273,14 @@ MUTATIONS = {
         "engine/compiled.py",
         'if how == "sum" and self.home.place.sharded else one',
         "if False else one",
-        (SAME,),
+        (SHARDED,),
     ),
     "shards share their keys": Mutation(
         "all shards believe to be the first piece",
         "engine/compiled.py",
         "return first + jax.lax.axis_index(SHARDS) if self.home.place.sharded else first",
         "return first",
-        (SAME,),
+        (SHARDED,),
     ),
     "a phase in a worker": Mutation(
         "workers run phases one iteration late",
@@ -296,7 +301,7 @@ MUTATIONS = {
         "engine/replays.py",
         "np.asarray(path, np.uint32)",
         "np.asarray([*path[:-1], 0], np.uint32)",
-        (REPLAY, SAME),
+        (HOST,),
     ),
     "sums of means": Mutation(
         "what the host averages over a loop is added up",
@@ -311,6 +316,49 @@ MUTATIONS = {
         "parts = 1 if shared else",
         "parts = 1 if True else",
         (MEMORY,),
+    ),
+    # What a plan is expected to do.
+    "cores for all": Mutation(
+        "on the virtual clock nobody is slowed down by others",
+        "engine/clock.py",
+        "return min(1.0, self.capacity / self.wanted) if self.wanted > 0 else 1.0",
+        "return 1.0",
+        (f"{VIRTUAL}::test_who_shares_a_core_takes_turns",),
+    ),
+    "queues without an end": Mutation(
+        "on the virtual clock a sender never waits for room",
+        "engine/virtual.py",
+        'return channel[0].lag == "latest" or len(self.queues[channel]) < self.room[channel[0]]',
+        "return True",
+        (VIRTUAL,),
+    ),
+    "messages at once": Mutation(
+        "on the virtual clock a message arrives when it is sent",
+        "engine/virtual.py",
+        "return bool(queue) and queue[0].arrived",
+        "return bool(queue)",
+        (f"{VIRTUAL}::test_messages_take_time_on_their_way",),
+    ),
+    "too low a floor": Mutation(
+        "the bound that lets the search skip plans takes all cores for one",
+        "engine/estimate.py",
+        "return max(longest, cores / book.machine.cores)",
+        "return max(longest, cores)",
+        (SEARCH,),
+    ),
+    "lag without leave": Mutation(
+        "the planner takes whatever lag the algorithm allows",
+        "plan/search.py",
+        "lags = range(min(permitted.lag, permitted.lag if graph.max_lag is None else graph.max_lag) + 1)",
+        "lags = range((permitted.lag if graph.max_lag is None else graph.max_lag) + 1)",
+        (SEARCH,),
+    ),
+    "wraps unseen": Mutation(
+        "a counter of energy that begins anew is taken at its word",
+        "engine/power.py",
+        "self.total += gained + self.wraps_at if gained < 0 else gained",
+        "self.total += gained",
+        ("tests/engine/test_power.py",),
     ),
 }
 

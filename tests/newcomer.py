@@ -38,12 +38,12 @@ for kind, line, text in json.load(sys.stdin):
 
 def installed(folder: Path) -> Path:
     """A new environment with the built wheel in it -> its folder of programs."""
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    pip = [sys.executable, "-m", "pip", "--quiet", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", folder / "dist", ROOT], check=True)
     (wheel,) = (folder / "dist").glob("motet-*.whl")
     venv.create(folder / "venv", with_pip=True)
     programs = folder / "venv" / "bin"
-    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint"]
+    install = ["-m", "pip", "install", "--quiet", "--quiet", "--disable-pip-version-check", "--constraint"]
     subprocess.run([programs / "python", *install, ROOT / "constraints.txt", wheel], check=True)
     return programs
 

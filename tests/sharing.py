@@ -13,6 +13,6 @@ def sharing(group: str) -> pytest.MarkDecorator:
     return pytest.mark.xdist_group(group)
 
 
-def grouped(pairs: Iterable[tuple[str, Any]], prefix: str = "") -> list[Any]:
-    """Parameters of tests of (algorithm, something), those of an algorithm together."""
+def grouped(pairs: Iterable[tuple[str, *tuple[Any, ...]]], prefix: str = "") -> list[Any]:
+    """Parameters of tests of (algorithm, something ...), those of an algorithm together."""
     return [pytest.param(*pair, marks=sharing(prefix + pair[0])) for pair in pairs]

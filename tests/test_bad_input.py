@@ -74,7 +74,7 @@ def test_rows_that_do_not_divide_into_minibatches() -> None:
 
 
 def test_fewer_steps_than_one_iteration() -> None:
-    fails(motet.BadOption, "at least 4,096, got 100", "64 environments x 64 steps", total_timesteps=100)
+    fails(motet.BadOption, "at least 2,048, got 100", "8 environments x 256 steps", total_timesteps=100)
     dqn = motet.DQN(num_envs=4, learning_starts=1000)
     fails(motet.BadOption, "at least 1,004", "a prefill of 1,000 steps", algorithm=dqn, total_timesteps=900)
 
@@ -172,7 +172,7 @@ def test_numbers_that_blow_up_stop_the_run_and_keep_the_last_good_state(plan: mo
             late = new.updates >= 7
             return jax.tree.map(lambda leaf: jnp.where(late, jnp.nan, leaf) if leaf.dtype.kind == "f" else leaf, new)
 
-    algorithm = Explodes(num_envs=4, learning_starts=32, batch_size=8, hidden=(8,))
+    algorithm = Explodes(num_envs=4, learning_starts=32, batch_size=8, gradient_steps=1, hidden=(8,))
     with pytest.raises(motet.Diverged) as caught:
         motet.train(algorithm, "CartPole-v1", plan, total_timesteps=16 + 4 * 12, run_dir=tmp_path / "run")
     message = str(caught.value)

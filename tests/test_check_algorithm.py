@@ -18,6 +18,8 @@ from tests.laws.cases import ALGORITHMS
 from tests.published.curious import RandomNetworkDistillation
 from tests.published.walk import Walk
 
+pytestmark = pytest.mark.apart
+
 WALK = Walk()
 SHARDED = {"anakin(2)": motet.anakin(2)}
 

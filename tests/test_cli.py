@@ -16,8 +16,10 @@ import pytest
 
 import motet
 from motet import cli, training
+from motet.cli.arguments import spelt_out
 from motet.cli.interrupts import insistent_interrupts
-from motet.cli.options import chosen_plan, plan_options, takes, whole
+from motet.cli.parsing import whole
+from motet.cli.plan_options import chosen_plan, plan_options, takes
 from motet.errors import BadOption, Diverged
 from motet.plan.presets import PRESETS
 
@@ -118,6 +120,8 @@ def test_every_command_has_an_example(run, command):
         (["ppo", "CartPole-v1", "--ent_coef", "0"], "Did you mean --entropy-weight?"),
         (["ppo", "CartPole-v1", "--n-steps", "8"], "Did you mean --num-steps?"),
         (["ppo", "CartPole-v1", "--timesteps", "8"], "Did you mean --total-timesteps?"),
+        (["ppo", "CartPole-v1", "--norm-obs"], "Did you mean --normalize-observation?"),
+        (["dqn", "CartPole-v1", "--normalize-observation"], "ppo and batch_ppo do it (--normalize-observation)"),
         (["CartPole-v1", "ppo"], "The algorithm comes before the environment: motet train ppo CartPole-v1"),
     ],
 )
@@ -125,6 +129,21 @@ def test_what_others_call_it_is_understood(run, args, words):
     code, out, err = run("train", *args)
     assert (code, out) == (2, "")
     assert words in err
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        (["--normalize-reward"], ["--normalize-reward", "True"]),
+        (["--normalize_reward", "Pendulum-v1"], ["--normalize-reward", "True", "Pendulum-v1"]),
+        (["--no-normalize-reward"], ["--normalize-reward", "False"]),
+        (["--normalize-reward", "None", "--anneal"], ["--normalize-reward", "None", "--anneal"]),
+        (["--no-anneal"], ["--no-anneal"]),
+        ([], []),
+    ],
+)
+def test_an_option_that_may_be_left_open_is_a_flag_too(said, meant):
+    assert spelt_out(said, motet.PPO) == meant
 
 
 def test_make_help_lists_what_can_be_made():
@@ -207,7 +226,7 @@ def test_train_uses_virtual_devices_in_a_process_of_its_own():
         (["ppo", "CartPole-v1", "--plan", "nowhere.json"], "No such file or directory: nowhere.json"),
         (["ppo", "CartPole-v1", "--num-envs", "0"], "num_envs must be at least 1, got 0"),
         (["ppo", "CartPole-v1", "--num-envs", "many"], "expected a whole number such as 500_000 or 5e5"),
-        (["ppo", "CartPole-v1", "--total-timesteps", "10"], "total_timesteps must be at least 4,096, got 10"),
+        (["ppo", "CartPole-v1", "--total-timesteps", "10"], "total_timesteps must be at least 2,048, got 10"),
         (["ppo", "CartPole-v1", "--nun-envs", "2"], "--num-envs"),
         (["ppo", "CartPole-v1", "--preset", "coarse", "--actors", "0"], "replicas must be a whole number"),
         (["ppo", "CartPole-v1", "--preset", "coarse", "--lag", "9"], "learns from a lag of at most 4"),
@@ -329,7 +348,6 @@ def test_plan_says_that_nothing_is_cut(run):
 
 
 def test_plan_needs_a_plan_that_fits(run):
-    assert "--preset NAME (anakin" in run("plan", "ppo", "CartPole-v1")[2]
     code, _, err = run("plan", "ppo", "CartPole-v1", "--preset", "coarse", "--actors", "3", *SMALL)
     assert code == 2
     assert "4 environments do not divide by 3 replicas" in err
@@ -357,6 +375,11 @@ def test_a_plan_that_was_written_is_read_and_checked(run):
         ('{"fragments": {"a": {"nodes": ["*"], "replicas": "two", "shards": 0}}}', [], ["'two'", "shards"]),
         ('{"fragments": {"a": {"nodes": ["act", "env"]}}}', ["ppo", "CartPole-v1"], ["'targets' is in no", "'apply'"]),
         ('{"fragments": {"a": {"nodes": ["*"], "replicas": 0}}}', ["ppo", "CartPole-v1"], ["replicas must be"]),
+        (
+            '{"fragments": {"a": {"nodes": ["act"], "replica": 2}}, "linkz": {}}',
+            ["ppo", "CartPole-v1"],
+            ["did you mean 'replicas'?", "did you mean 'links'?", "'targets' is in no fragment"],
+        ),
     ],
 )
 def test_check_plan_prints_every_violation_and_ends_with_1(run, tmp_path, text, fit, words):

@@ -78,10 +78,12 @@ def run_command(page: Path, line: int, command: str, shown: str) -> None:
         assert_shown(page, line, shown, printed.getvalue())
 
 
+@pytest.mark.apart
 @every_page
 def test_page_runs_as_it_reads(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks run in order; those in Python share a namespace, and `text` right after one is what it prints."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("jax.device_count", lambda: 1)  # programs for one device are compiled sooner
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))  # where runs of one's own code are signed
     module = types.ModuleType("__main__")  # as in a script: workers get what is defined here by value
     monkeypatch.setitem(sys.modules, "__main__", module)

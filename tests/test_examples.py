@@ -52,6 +52,7 @@ def example(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], 
     return importlib.import_module
 
 
+@pytest.mark.apart
 @every_example
 def test_it_runs_and_says_what_came_of_it(name: str, example: Callable[[str], Any], capsys: Any) -> None:
     options, prints = EXAMPLES[name]

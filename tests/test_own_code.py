@@ -117,7 +117,7 @@ def test_options_of_an_environment_reach_it_and_are_kept(capsys: Any) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["mine_tried:Line", "--env-kwargs", '{"lenght": 3}'], "unexpected keyword argument 'lenght'"),
+        (["mine_tried:Line", "--env-kwargs", '{"lenght": 3}'], "motet: mine_tried:Line cannot be made: TypeError: "),
         (["CartPole-v1", "--env-kwargs", '{"lenght": 3}'], "CartPole-v1 does not take these options"),
         (["CartPole-v1", "--env-kwargs", "[1]"], "--env-kwargs must be a JSON object"),
         (["CartPole-v1", "--env-kwargs", "{"], "--env-kwargs must be a JSON object"),
@@ -128,6 +128,7 @@ def test_options_of_an_environment_reach_it_and_are_kept(capsys: Any) -> None:
         (["broken_tried:Line"], "it raised ZeroDivisionError: division by zero"),
         (["needs_tried:Line"], "cannot be imported: No module named 'not_there'"),
         (["zoo_tried:Zoo"], "several agents, by PettingZoo, which motet does not serve"),
+        (["pettingzoo/pistonball_v6"], "several agents, by PettingZoo, which motet does not serve"),
     ],
 )
 def test_what_cannot_be_made_is_named(args: list[str], words: str, capsys: Any, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from motet.algorithms.ppo import PPO
     from motet.algorithms.sac import SAC
     from motet.algorithms.td3 import TD3
+    from motet.engine.hosts.cluster import Cluster
     from motet.engine.run import virtual_devices
     from motet.envs import make
     from motet.envs.gymnasium import Gymnasium
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         Diverged,
         EnvironmentFailed,
         EnvironmentTimeout,
+        Interrupted,
         MotetError,
         NotEnoughMemory,
         NotSaved,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
         UnknownName,
     )
     from motet.evaluation import evaluate
+    from motet.exporting import export
     from motet.flow.algorithm import Algorithm, Decision, Spec, option
     from motet.flow.batch import batch_gather, batch_max, batch_mean, batch_min, batch_moments, batch_ranks, batch_sum
     from motet.flow.environment import Environment
@@ -40,12 +43,17 @@ if TYPE_CHECKING:
     from motet.flow.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
     from motet.flow.trace import trace
     from motet.flow.values import Rollout, Transitions
+    from motet.loading import load
     from motet.plan.check import check
     from motet.plan.plan import Fragment, Link, Plan
     from motet.plan.presets import anakin, batched, central, coarse, fine, multi_learner, pearl, sebulba
     from motet.plan.project import project
+    from motet.recording import record
+    from motet.repeating import configuration
     from motet.replay import Prioritised, Uniform
     from motet.result import Result
+    from motet.resuming import resume
+    from motet.runs.callback import Callback
     from motet.runs.policy import Policy
     from motet.training import train
     from motet.verify.algorithm import check_algorithm
@@ -60,6 +68,8 @@ _HOME = {
     "motet.algorithms.ppo": ("PPO",),
     "motet.algorithms.sac": ("SAC",),
     "motet.algorithms.td3": ("TD3",),
+    "motet.repeating": ("configuration",),
+    "motet.engine.hosts.cluster": ("Cluster",),
     "motet.engine.run": ("virtual_devices",),
     "motet.envs": ("make",),
     "motet.errors": (
@@ -72,6 +82,7 @@ _HOME = {
         "EnvironmentTimeout",
         "MotetError",
         "NotEnoughMemory",
+        "Interrupted",
         "NotSaved",
         "Stalled",
         "UnknownName",
@@ -98,8 +109,13 @@ _HOME = {
     "motet.plan.project": ("project",),
     "motet.replay": ("Prioritised", "Uniform"),
     "motet.evaluation": ("evaluate",),
+    "motet.exporting": ("export",),
+    "motet.loading": ("load",),
+    "motet.recording": ("record",),
+    "motet.runs.callback": ("Callback",),
     "motet.runs.policy": ("Policy",),
     "motet.result": ("Result",),
+    "motet.resuming": ("resume",),
     "motet.training": ("train",),
     "motet.verify.algorithm": ("check_algorithm",),
 }
@@ -120,6 +136,8 @@ __all__ = [
     "BadPlan",
     "BatchPPO",
     "Box",
+    "Callback",
+    "Cluster",
     "Decision",
     "Dict",
     "Discrete",
@@ -131,6 +149,7 @@ __all__ = [
     "Fragment",
     "Graph",
     "Gymnasium",
+    "Interrupted",
     "Link",
     "MotetError",
     "MultiBinary",
@@ -161,13 +180,18 @@ __all__ = [
     "check",
     "check_algorithm",
     "coarse",
+    "configuration",
     "evaluate",
+    "export",
     "fine",
+    "load",
     "make",
     "multi_learner",
     "option",
     "pearl",
     "project",
+    "record",
+    "resume",
     "sebulba",
     "trace",
     "train",

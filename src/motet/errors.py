@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import signal
+import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,6 +16,16 @@ def described(error: BaseException) -> str:
     except BaseException as second:
         message = f"(its own message cannot be shown: str() raised {type(second).__name__})"
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def is_ctrl_c(error: BaseException) -> bool:
+    """Whether an error is a person's interrupt, and not one that somebody's code raised: that comes to the main thread
+    alone, and only where interrupts are not ignored."""
+    return (
+        isinstance(error, KeyboardInterrupt)
+        and threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    )
 
 
 class MotetError(Exception):
@@ -54,6 +66,15 @@ class BadPlan(MotetError, ValueError):
         super().__init__("\n  - ".join([f"The plan cannot run; {count}, nothing was started:", *self.violations]))
 
 
+class BadMachine(MotetError, ValueError):
+    """A description of a machine that is none; `violations` lists every reason."""
+
+    def __init__(self, violations: Sequence[str]):
+        self.violations = tuple(violations)
+        count = f"{len(self.violations)} problem{'s' if len(self.violations) != 1 else ''}"
+        super().__init__("\n  - ".join([f"This describes no machine; {count}:", *self.violations]))
+
+
 class Diverged(MotetError, ArithmeticError):
     """A loss or a parameter is no longer finite. `result` holds the last good state."""
 
@@ -61,6 +82,15 @@ class Diverged(MotetError, ArithmeticError):
         super().__init__(message)
         self.iteration = iteration
         self.result = result
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal stopped a run at a cut. Everything is saved: `motet.resume(run_dir)` goes on. `result` is what came of
+    the run until then."""
+
+    def __init__(self, signal: int, result: Any = None):
+        super().__init__(f"stopped by signal {signal} and saved")
+        self.signal, self.result = signal, result
 
 
 class NotSaved(MotetError, OSError):

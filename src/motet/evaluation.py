@@ -20,11 +20,13 @@ def evaluate(
     episodes: int = 64,
     seed: int = 0,
     max_steps: int = 10_000,
+    explore: bool = False,
     workers: int | None = None,
     step_timeout: float = 60.0,
     restarts: int = 3,
 ) -> Evaluation:
-    """Play `episodes` whole episodes side by side, without exploration, each at most `max_steps` long.
+    """Play `episodes` whole episodes side by side, each at most `max_steps` long: without exploration, or as in
+    training, with `explore`.
 
     `env` is an id, an environment, or a function that makes a Gymnasium environment. Host environments run in `workers`
     processes, by default one for each core, or with 0 in a thread of this one. A step of them may take `step_timeout`
@@ -37,6 +39,7 @@ def evaluate(
         episodes=episodes,
         seed=seed,
         max_steps=max_steps,
+        explore=explore,
         workers=workers,
         step_timeout=step_timeout,
         restarts=restarts,

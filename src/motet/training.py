@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
-from motet import algorithms, bounds, envs, forked
+from motet import algorithms, envs, forked
 from motet.engine.assemble import Limits, Settings
 from motet.engine.conditions import conditions
+from motet.engine.hosts.cluster import Cluster
 from motet.engine.place import devices_for
-from motet.engine.run import Mode, Outcome, Reporter, finish, gather, prepare
-from motet.errors import BadOption, Diverged, NotSaved
-from motet.flow.algorithm import Algorithm, Spec
+from motet.engine.run import Mode
+from motet.errors import BadOption
+from motet.flow.algorithm import Algorithm
 from motet.flow.environment import Environment
-from motet.flow.graph import Graph
 from motet.flow.host import HostEnvironment
 from motet.flow.trace import trace
+from motet.judging import Evaluations
+from motet.leading import check as check_leading
+from motet.leading import leading, spread
 from motet.plan import presets
 from motet.plan.check import check, violations
 from motet.plan.plan import Plan
 from motet.result import Result
-from motet.runs import folder, options
-from motet.runs.display import Display
-from motet.runs.metrics import Meter, Row
-from motet.runs.policy import Policy
+from motet.runs.callback import Callback
+from motet.runs.metrics import Row
+from motet.runs.tracker import tracker
+from motet.saving import Interval
+from motet.session import Session
+from motet.watching import Wanted
+
+if TYPE_CHECKING:
+    from motet.foretold import Foretold
 
 
 def train(
@@ -41,53 +48,136 @@ def train(
     seed: int = 0,
     run_dir: str | Path | None = None,
     progress: bool | None = None,
-    display: Display | None = None,
+    callbacks: Sequence[Callback] = (),
+    command: Sequence[str] | None = None,
     mode: Mode = "threads",
     timeout: float = 600.0,
     step_timeout: float = 60.0,
     restarts: int = 3,
+    checkpoint_seconds: float | None = None,
+    checkpoint_steps: int | None = None,
+    keep: int = 3,
+    eval_steps: int | None = None,
+    eval_seconds: float | None = None,
+    eval_episodes: int = 16,
+    eval_explore: bool = False,
+    stop_when: str | Callable[[Row], bool] | None = None,
+    cluster: Cluster | None = None,
+    profile: bool | None = None,
+    max_lag: int = 0,
+    track: str | None = None,
 ) -> Result:
     """Train `algorithm` on `env` as `plan` says.
 
     `env` is an id, an environment, or a function that makes a Gymnasium environment. Without a plan, the whole loop
     is one compiled program on all devices that divide the environments; environments that are not written in JAX are
-    asked by it, in worker processes beside it where that pays. With `mode="serial"` the same programs run in one
+    asked by it, in worker processes beside it where that pays. With `profile` the planner measures for some seconds and
+    chooses (see docs/planner.md), with a lag of at most `max_lag`. With `mode="serial"` the same programs run in one
     thread, for debugging.
 
-    How it goes is shown on a terminal and in a notebook; `progress` True shows it elsewhere too, and False nowhere. Who
-    wants to show it otherwise gives a `display`. `run_dir` is a folder for what comes of it.
+    How it goes is shown on a terminal and in a notebook; `progress` True shows it elsewhere too, and False nowhere.
+    `callbacks` are told of each row of metrics and of the end. `run_dir` is a folder for what comes of it; `command` is
+    what it says made the run, by default the command of this process.
 
     `timeout` is how many seconds one part may wait for another before the run is stopped, `step_timeout` how many a
     step of host environments may take, and `restarts` how often dead workers are started anew.
+
+    A run with a folder is saved there every 30 seconds (or less often, where that would take more than 3% of the time),
+    every `checkpoint_seconds`, or every `checkpoint_steps` environment steps, and at its end; `motet.resume` goes on
+    from there. The last `keep` checkpoints remain, and the best one; with 0 none is made. Ctrl-C and SIGTERM save and
+    stop such a run, which then raises `Interrupted`; a second one ends it at once.
+
+    Every `eval_steps` environment steps, or `eval_seconds`, `eval_episodes` episodes are played with a copy of the
+    policy, on environments of their own and beside the training, which goes as it would without: greedily, or with
+    `eval_explore` as in training. The best policy is kept in `Result.best`, and in `best/` of the run's folder.
+    `stop_when` ends the run early: a comparison such as "eval/return >= 475", or a function of a row of metrics, which
+    also has what the last evaluation gave.
+
+    With a `cluster` the plan lies over several hosts, each a process that Ray starts; without a plan they have an actor
+    each, and the first one learns. What is computed is the same. A host that is lost is replaced, and the run goes on
+    from the last state that was kept, as if nothing had been.
+
+    `track` tells a tracker of the run: "wandb" or "trackio", which must be installed.
     """
     forked.refuse()
-    display = display or _display(progress)
+    told = following(callbacks, progress, track)
     with conditions():
         algorithm, env = _made(algorithm, env)
         _check_limits(timeout, step_timeout, restarts)
-        chosen = find_plan(plan) if plan is not None else default_plan(algorithm, env)
+        foretold = None
+        if plan is None and cluster is None and mode == "threads" and wants_profile(profile):
+            plan, foretold = _foretold(algorithm, env, max_lag, told)
+        chosen = find_plan(plan) if plan is not None else default_plan(algorithm, env, cluster)
+        chosen = spread(chosen, cluster)
         devices = devices_for(chosen)
-        counts = {platform: len(found) for platform, found in devices.items()}
+        # What devices hosts have, they say themselves.
+        counts = {platform: len(found) for platform, found in devices.items()} if cluster is None else None
         graph = trace(algorithm, env, total_timesteps=total_timesteps, cuts=chosen.cuts())
-        if plan is None and violations(graph, chosen, counts):
+        if plan is None and chosen.hosts == 1 and violations(graph, chosen, counts):
             chosen = presets.anakin()  # this loop cannot be cut over several devices
         check(graph, chosen, counts)
-        spec = Spec(env.observation_space, env.action_space, graph.iterations)
         settings = Settings(seed, Limits(timeout, step_timeout, restarts))
-        bounds.take(env)  # what other runs saw
-        networks = tuple(options.code_names(options.to_json(algorithm)))
-        names = folder.Names(algorithms.name_of(algorithm), *envs.origin(env), networks)
-        result = _Session(graph, chosen, algorithm.bind(spec), settings, run_dir, display, mode, names).run(devices)
-        return replace(result, outside=bounds.take(env))
+        interval = Interval(checkpoint_seconds, checkpoint_steps, keep)
+        wanted = Wanted(Evaluations(eval_steps, eval_seconds, eval_episodes, eval_explore), stop_when)
+        wanted.check(graph)
+        told = [*told, foretold] if foretold else told
+        if cluster is not None:
+            check_leading(mode, wanted)
+        with leading(cluster, algorithm) as lead:
+            how = (run_dir, command, told, mode, interval, wanted, None, "", lead)
+            result = Session.of(graph, chosen, algorithm, env, settings, *how).run(devices)
+        return replace(result, foretold=foretold.comparison) if foretold else result
 
 
-def _display(progress: bool | None) -> Display | None:
+PROFILE = "MOTET_PROFILE"
+"""The variable of the environment that turns the planner on or off where `profile` says nothing: 1 or 0."""
+
+
+def wants_profile(profile: bool | None) -> bool:
+    """Whether the planner chooses where no plan is named."""
+    return os.environ.get(PROFILE, "0") == "1" if profile is None else profile
+
+
+def _foretold(
+    algorithm: Algorithm, env: Environment | HostEnvironment, max_lag: int, told: Sequence[Callback]
+) -> tuple[Plan | None, Foretold | None]:
+    """The planner's choice, and what will compare it with what comes; neither, if it finds none. Whoever follows the
+    run is told what is done."""
+    from motet import planning
+    from motet.foretold import Foretold
+
+    def announce(text: str) -> None:
+        for each in told:
+            each.planning(text)
+
+    try:
+        choice = planning.choose(algorithm, env, lag=max_lag, announce=announce)
+    except BadOption as error:
+        announce(f"no plan was chosen, the usual rule holds: {error}")
+        return None, None
+    best = choice.best
+    announce(f"chose {choice.spelled(best.plan)}, {best.steps_per_second:,.0f} steps/s expected ({best.word})")
+    return choice.plan, Foretold(best, choice.profile)
+
+
+def following(callbacks: Sequence[Callback], progress: bool | None, track: str | None) -> list[Callback]:
+    """All who follow a run, whatever shows it included."""
+    return [*tracker(track), *_taken(callbacks), *_display(progress)]
+
+
+def _display(progress: bool | None) -> list[Callback]:
     """What shows a run if nobody says otherwise: something where a person looks on, nothing elsewhere."""
     if progress is False:
-        return None
-    from motet.runs.progress import live_display, seen_by_a_person
+        return []
+    from motet.runs.display import live_display, seen_by_a_person
 
-    return live_display() if progress or seen_by_a_person() else None
+    return [live_display()] if progress or seen_by_a_person() else []
+
+
+def _taken(callbacks: Sequence[Callback]) -> Sequence[Callback]:
+    if isinstance(callbacks, Callback):
+        raise BadOption(f"callbacks must be a list, got {callbacks!r} alone: write callbacks=[...].")
+    return callbacks
 
 
 def _made(algorithm: Algorithm | str, env: Any) -> tuple[Algorithm, Environment | HostEnvironment]:
@@ -122,110 +212,16 @@ def find_plan(plan: Plan | str) -> Plan:
     return plan
 
 
-def default_plan(algorithm: Algorithm, env: Environment | HostEnvironment) -> Plan:
+def default_plan(algorithm: Algorithm, env: Environment | HostEnvironment, cluster: Cluster | None = None) -> Plan:
     """Everything in one program, on as many devices as divide the environments. Host environments are asked by that
     program, on one device: in worker processes, one for each core, unless there is one environment alone or their steps
-    are so light that processes would only cost time."""
+    are so light that processes would only cost time. Of several hosts each has an actor, and the first one learns."""
+    if cluster is not None and cluster.hosts > 1:
+        share = algorithm.num_envs // cluster.hosts
+        alone = not isinstance(env, HostEnvironment) or env.light or share <= 1
+        return presets.coarse(cluster.hosts, workers=0 if alone else min(os.cpu_count() or 1, share))
     if isinstance(env, HostEnvironment):
         alone = env.light or algorithm.num_envs == 1
         return presets.multi_learner(1, workers=0 if alone else min(os.cpu_count() or 1, algorithm.num_envs))
     shards = max(n for n in range(1, jax.device_count() + 1) if algorithm.num_envs % n == 0)
     return presets.anakin(shards)
-
-
-@dataclass
-class _Session:
-    """One call of `train` whose input is known to be good."""
-
-    graph: Graph
-    plan: Plan
-    algorithm: Algorithm
-    settings: Settings
-    run_dir: str | Path | None
-    display: Display | None
-    mode: Mode
-    names: folder.Names
-
-    def __post_init__(self) -> None:
-        self.steps = self.graph.prefill_steps + self.graph.iterations * self.graph.steps_per_iteration
-        self.writer = folder.Writer(Path(self.run_dir)) if self.run_dir is not None else None
-
-    def run(self, devices: Any) -> Result:
-        start = time.monotonic()
-        meter = Meter(self.graph.steps_per_iteration, self.graph.prefill_steps, self._row, self._status)
-        try:
-            if self.writer:
-                self.writer.begin(self.graph, self.plan, self.algorithm, self.settings.seed, self.names)
-            if self.display:
-                self.display.begin(self.graph, self.plan, self.steps)
-            reporter = Reporter(self.graph, self.plan, meter)
-            meter.use(reporter.columns.names, reporter.columns.every)
-            assembly = prepare(self.graph, self.plan, devices, reporter, self.settings)
-            outcome = finish(assembly, reporter, self.graph.iterations, self.mode)
-            meter.finish()
-            return self._result(outcome, gather(self.graph, outcome, self.graph.roles.learner), meter, start)
-        except Diverged as error:
-            raise self._diverged(error, meter, start) from None
-        finally:
-            if self.display:
-                self.display.end()
-            if self.writer:
-                self.writer.close()
-
-    def _result(self, outcome: Outcome, learner: Any, meter: Meter, start: float) -> Result:
-        policy = Policy(self.algorithm, jax.device_get(self.algorithm.policy(learner)))
-        result = Result(
-            policy=policy,
-            state=learner,
-            history=meter.history,
-            steps=self.graph.prefill_steps + outcome.iterations * self.graph.steps_per_iteration,
-            iterations=outcome.iterations,
-            seconds=time.monotonic() - start,
-            compile_seconds=outcome.compile_seconds,
-            plan=self.plan,
-            links=outcome.links,
-            accounts=outcome.accounts,
-            run_dir=self.writer.path if self.writer else None,
-            warnings=tuple(self.writer.warnings) if self.writer else (),
-        )
-        self._save(result)
-        return result
-
-    def _save(self, result: Result) -> None:
-        """Write the policy into the run's folder, or if that cannot be, anywhere."""
-        if self.writer is None:
-            return
-        try:
-            self.writer.policy(result.policy)
-        except OSError as error:
-            trouble = f"The policy cannot be saved in {self.writer.path}: {error.strerror}."
-            try:
-                place = self.writer.rescue(result.policy)
-            except OSError as second:
-                trouble += f" Nor can it elsewhere: {second.strerror}. It is in this error's `result`."
-                raise NotSaved(trouble, result) from error
-            raise NotSaved(f"{trouble} It was saved in {place} instead.", result, place) from error
-
-    def _diverged(self, error: Diverged, meter: Meter, start: float) -> Diverged:
-        """The same error with the last good state as a result of its own."""
-        if error.result is None:
-            return error
-        iteration, leaves = error.result
-        learner = self.graph.variables[self.graph.roles.learner].unpack(leaves)
-        outcome = Outcome(iteration, {}, (), (), 0.0)
-        try:
-            result = self._result(outcome, learner, meter, start)
-        except NotSaved as unsaved:
-            return Diverged(f"{error} {unsaved}", error.iteration, unsaved.result)
-        where = f" It was saved in {result.run_dir}." if result.run_dir else " It is in this error's `result`."
-        return Diverged(str(error) + where, error.iteration, result)
-
-    def _row(self, row: Row) -> None:
-        if self.writer:
-            self.writer.row(row)
-        if self.display:
-            self.display.row(row)
-
-    def _status(self, text: str) -> None:
-        if self.display:
-            self.display.status(text)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,17 +31,24 @@ def pendulum() -> tuple[motet.TD3, Transitions]:
     return bound, transitions(env, jnp.full((N, 1), 0.3))  # type: ignore[arg-type]
 
 
+@functools.cache
+def compiled() -> tuple[motet.TD3, Any, Any]:
+    """TD3, its gradient on one batch as a function of the weights, and what it makes of one."""
+    td3, batch = pendulum()
+    keys = jax.random.split(jax.random.key(2), N)
+    return td3, jax.jit(lambda weights: td3.gradient(weights, batch, keys)), jax.jit(td3.apply)
+
+
 @pytest.mark.parametrize("stale", [0, 1, 2, 3])
 def test_td3_moves_its_actor_whenever_a_gradient_of_it_was_computed(stale: int) -> None:
     """Whether it is due is decided once: with the weights of the gradient, however old they are."""
-    td3, batch = pendulum()
-    keys = jax.random.split(jax.random.key(2), N)
+    td3, gradient, apply = compiled()
     states = [td3.init(jax.random.key(0))]
     moved, computed = [], []
     for _ in range(8):
         old = states[max(0, len(states) - 1 - stale)]
-        gradients, _ = td3.gradient(td3.weights(old), batch, keys)
-        states.append(td3.apply(states[-1], gradients))
+        gradients, _ = gradient(td3.weights(old))
+        states.append(apply(states[-1], gradients))
         computed.append(any(np.any(leaf != 0) for leaf in jax.tree.leaves(gradients.mean.actor)))
         before, after = (jax.tree.leaves(state.actor.params) for state in states[-2:])
         moved.append(any(np.any(a != b) for a, b in zip(before, after, strict=True)))

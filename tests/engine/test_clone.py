@@ -9,7 +9,10 @@ import motet
 from motet.engine import cache
 from motet.engine.compiled import CompiledCall
 from motet.engine.cpu.clone import Made, template
+from motet.engine.cpu.switch import enabled
 from tests.laws.cases import ALGORITHMS, assert_identical, learner, run, traced
+
+pytestmark = pytest.mark.skipif(not enabled(), reason="the quick ways are switched off")
 
 OPTIONS: dict[str, str | bool] = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 

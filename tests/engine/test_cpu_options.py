@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from motet.engine.cpu.options import SMALL_PRODUCT, cpu_options, largest_products
+from motet.engine.cpu.switch import enabled
 
 
 def looping(rows: int, width: int) -> Any:
@@ -21,6 +22,7 @@ def test_products_are_found_in_loops() -> None:
     assert largest_products(jax.make_jaxpr(jnp.sin)(1.0).jaxpr) == (0, 0)
 
 
+@pytest.mark.skipif(not enabled(), reason="the quick ways are switched off")
 @pytest.mark.parametrize(("width", "alone", "serial"), [(64, True, True), (256, True, False), (256, False, True)])
 def test_what_is_small_or_not_alone_runs_one_operation_at_a_time(width: int, alone: bool, serial: bool) -> None:
     program = looping(64, width)

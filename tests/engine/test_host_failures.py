@@ -103,9 +103,11 @@ def test_a_worker_that_never_returns_ends_the_run() -> None:
 def test_an_environment_that_hangs_in_a_thread_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody can end the thread, but nobody waits for it either."""
     monkeypatch.setattr(threads, "GRACE", 0.2)
+    before = set(threading.enumerate())
     with pytest.raises(motet.Stalled, match="one step of its environments 0 to 3"):
         motet.train(TINY, host_envs.Hanging, motet.batched(workers=0), total_timesteps=1024, step_timeout=1)
-    _wait_for(lambda: True if not [t for t in threading.enumerate() if t.name.startswith("motet")] else None)
+    ours = [thread for thread in threading.enumerate() if thread.name.startswith("motet") and thread not in before]
+    _wait_for(lambda: True if not any(thread.is_alive() for thread in ours) else None)
 
 
 TRAIN = """

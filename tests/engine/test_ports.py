@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pytest
 
 import motet
 from motet.engine import join as joining
@@ -27,15 +28,19 @@ def latest(loop: str) -> tuple[Wire, Channel]:
     return wire, Channel(wire.name, "server", "workers", (Piece("policy", 0, None),), 1, latest=True)
 
 
-def test_the_latest_value_never_goes_back_in_time() -> None:
-    """Wires in the loop and around it bring one variable; what is left over in one may be older than what the other
-    has brought."""
-    (inner, inner_channel), (outer, outer_channel) = latest("repeat"), latest("iteration")
-    place = Place((jax.devices()[0],))
-    ports = Ports(GRAPH, place, {}, {inner: [inner_channel], outer: [outer_channel]})
+def sent(channel: Channel, version: tuple[int, ...], order: int) -> None:
+    channel.put(Message(version, (np.float32(order),), order), counted=True)
 
-    def sent(channel: Channel, version: tuple[int, ...], order: int) -> None:
-        channel.put(Message(version, (np.float32(order),), order), counted=True)
+
+@pytest.mark.parametrize("looked_at_first", ["repeat", "iteration"])
+def test_the_latest_value_never_goes_back_in_time(looked_at_first: str) -> None:
+    """Wires in the loop and around it bring one variable; what is left over in one may be older than what the other
+    has brought, whichever of them is looked at first."""
+    (inner, inner_channel), (outer, outer_channel) = latest("repeat"), latest("iteration")
+    incoming = {inner: [inner_channel], outer: [outer_channel]}
+    if looked_at_first == "iteration":
+        incoming = {outer: [outer_channel], inner: [inner_channel]}
+    ports = Ports(GRAPH, Place((jax.devices()[0],)), {}, incoming)
 
     assert ports.newest(outer, (0,), counted=True) == {}
     sent(inner_channel, (0, 0), 1)
@@ -46,6 +51,35 @@ def test_the_latest_value_never_goes_back_in_time() -> None:
     sent(inner_channel, (1, 0), 3)
     assert float(ports.newest(inner, (1, 1), counted=True)["policy"][0]) == 3
     assert sum(sum(ages.values()) for ages in ports.ages.values()) == 2
+
+
+def test_an_older_message_found_later_does_not_replace_what_is_held() -> None:
+    """A reader looks into one channel after another while their sender goes on: it may find the first one empty, the
+    second one filled, and later in the first what was sent before that."""
+    (inner, inner_channel), (outer, outer_channel) = latest("repeat"), latest("iteration")
+    ports = Ports(GRAPH, Place((jax.devices()[0],)), {}, {inner: [inner_channel], outer: [outer_channel]})
+    looked = inner_channel.has_message
+
+    def goes_on() -> bool:
+        before = looked()
+        inner_channel.has_message = looked
+        sent(inner_channel, (0, 0), 1)
+        sent(outer_channel, (0,), 2)
+        return before
+
+    inner_channel.has_message = goes_on
+    assert float(ports.newest(outer, (1,), counted=True)["policy"][0]) == 2
+    assert inner_channel.has_message()
+    assert ports.newest(inner, (1, 1), counted=True) == {}
+
+
+def test_a_channel_for_the_latest_value_keeps_nothing_older() -> None:
+    """Its sender never waits: whoever reads seldom must not work through all that it has missed."""
+    _, channel = latest("iteration")
+    for order in (1, 2, 3):
+        assert channel.has_room()
+        sent(channel, (order,), order)
+    assert channel.take().order == 3 and not channel.has_message() and channel.messages == 3
 
 
 def test_each_device_gets_the_rows_that_it_will_hold(monkeypatch: Any) -> None:

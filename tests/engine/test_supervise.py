@@ -16,7 +16,9 @@ from tests.laws.cases import ALGORITHMS, run, traced
 
 
 def motet_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("motet ")]
+    """Those of a run's workers; evaluations that earlier tests left have others."""
+    workers = ("motet actors", "motet learner")
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(workers)]
 
 
 @pytest.mark.parametrize("victim", ["actors[1]", "learner"])

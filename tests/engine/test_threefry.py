@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from motet.engine.cpu.hashes import lowering, threefry
+from motet.engine.cpu.switch import enabled
 
 KNOWN = [
     # The test vectors of Random123, by the authors of the hash: key, counter, result.
@@ -50,6 +51,7 @@ def test_keys_drawn_here_are_those_of_jax() -> None:
     assert jax.random.bits(key, (3,)).tolist() == [426643383, 2182656487, 2486070250]
 
 
+@pytest.mark.skipif(not enabled(), reason="the quick ways are switched off")
 def test_programs_are_lowered_with_our_hash_and_jax_is_left_as_it_is() -> None:
     traced = jax.jit(jax.random.bits).trace(jax.random.key(3))
     ours, theirs = traced.lower(**lowering()), traced.lower()

@@ -112,7 +112,7 @@ def test_an_environment_that_hangs_is_named(at: int, doing: str) -> None:
 
 
 def test_a_worker_that_hangs_while_starting_is_named() -> None:
-    messages = "worker 0 with environments 10 to 11 is still starting", "raise `timeout`"
+    messages = "worker 0 with environments 10 to 11 is still starting", "raise `step_timeout`"
     fails(EnvironmentTimeout, host_envs.hangs_while_starting, *messages, workers=1, timeout=1.5)
 
 

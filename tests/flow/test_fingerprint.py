@@ -35,7 +35,7 @@ def test_it_is_the_same_in_another_process() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        replace(PPO, learning_rate=1e-3),
+        replace(PPO, learning_rate=2 * PPO.learning_rate),
         replace(PPO, discount=0.9),
         replace(PPO, num_envs=8),
         replace(PPO, hidden=(9,)),

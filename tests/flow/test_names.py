@@ -74,4 +74,4 @@ def test_they_run_under_plans(plan: str) -> None:
 
 
 def test_ordinary_names_stay_as_they_are() -> None:
-    assert list(traced(Probe(), Walk(), 1, None).sites()) == ["act", "env", "gradient", "apply"]
+    assert list(traced(Probe(), Walk(), 1).sites()) == ["act", "env", "gradient", "apply"]

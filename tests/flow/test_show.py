@@ -17,7 +17,7 @@ from motet.flow.describe import bundles, grouped, table, type_of
 from motet.flow.draw import FILL, INK
 from motet.flow.graph import Kind, Loop, walk
 
-ALGORITHMS = {"ppo": motet.PPO(num_envs=8), "a2c": motet.A2C(num_envs=8), "dqn": motet.DQN()}
+ALGORITHMS = {"ppo": motet.PPO(num_envs=8, num_steps=64), "a2c": motet.A2C(num_envs=8), "dqn": motet.DQN()}
 ALGORITHMS["prioritised"] = motet.DQN(prioritised=True)
 every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
 

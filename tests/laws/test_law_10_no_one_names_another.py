@@ -81,15 +81,17 @@ def test_rooms_have_names_that_say_what_is_in_them() -> None:
 
 def test_public_names_are_pinned_and_there() -> None:
     assert set(motet.__all__) == {
-        "A2C", "Algorithm", "BadAlgorithm", "BadEnvironment", "BadOption", "BadPlan", "BatchPPO", "Box", "DDPG", "DQN",
-        "Decision", "Dict", "Discrete", "Diverged", "Environment", "EnvironmentFailed", "EnvironmentTimeout", "Flow",
-        "Fragment", "Graph", "Gymnasium", "IMPALA", "Link", "MotetError", "MultiBinary", "MultiDiscrete",
+        "A2C", "Algorithm", "BadAlgorithm", "BadEnvironment", "BadOption", "BadPlan", "BatchPPO", "Box", "Callback",
+        "Cluster", "DDPG",
+        "DQN", "Decision", "Dict", "Discrete", "Diverged", "Environment", "EnvironmentFailed", "EnvironmentTimeout", 
+        "Flow", "Fragment", "Graph", "Gymnasium", "IMPALA", "Interrupted", "Link", "MotetError", "MultiBinary",
+        "MultiDiscrete",
         "NotEnoughMemory", "NotSaved", "PPO", "Plan", "Policy", "Prioritised", "Result", "Rollout", "SAC", "Spec",
         "Stalled", "TD3", "Transitions", "Tuple", "Uniform", "UnknownName", "anakin", "batch_gather", "batch_max",
         "batch_mean", "batch_min", "batch_moments", "batch_ranks", "batch_sum", "batched",
-        "central", "check", "check_algorithm", "coarse",
-        "evaluate", "fine", "make", "multi_learner", "option", "pearl", "project",
-        "sebulba", "trace", "train", "virtual_devices",
+        "central", "check", "check_algorithm", "coarse", "configuration",
+        "evaluate", "export", "fine", "load", "make", "multi_learner", "option", "pearl", "project", "record",
+        "resume", "sebulba", "trace", "train", "virtual_devices",
     }  # fmt: skip
     for name in motet.__all__:
         assert getattr(motet, name) is not None

@@ -11,6 +11,7 @@ import pytest
 import motet
 from motet.engine.cpu import callback, clone, hashes, plain
 from motet.engine.cpu.options import cpu_options
+from motet.engine.cpu.switch import enabled
 from tests.laws import host_envs
 from tests.laws.cases import ALGORITHMS, PLANS, assert_close, learner, pair, run, traced
 from tests.sharing import grouped
@@ -52,6 +53,7 @@ def test_a_version_of_jax_without_one_of_them_does_without(missing: Any, monkeyp
     assert_close(learner(graph, outcome), learner(graph, pair("a2c", "coarse-2")[1]))
 
 
+@pytest.mark.skipif(not enabled(), reason="it is turned already")
 def test_the_switch_turns_all_of_them_off() -> None:
     import jax
 

@@ -53,13 +53,14 @@ def assert_same(ours: Any, theirs: Any, tolerance: dict[str, float] = TOLERANCE[
     scope="module",
     params=[
         pytest.param((env, seed), id=f"{env.__name__}-{seed}", marks=sharing(f"{env.__name__}-{seed}"))
-        for env, seed in ((CartPole, 0), (CartPole, 7), (ShortCartPole, 3))
+        for env, seed in ((CartPole, 7), (ShortCartPole, 3))[-1 if PRECISION == "float32" else 0 :]
     ],
 )
 def both(request):
     """(motet's learner state, the hand-written one) after the same iterations, and the first parameters of both."""
     env, seed = request.param
     options = {"num_envs": ENVS, "num_steps": STEPS, "learning_rate": 3e-3, "hidden": (16, 16)}
+    options |= {"update_epochs": 4, "num_minibatches": 4}
     algorithm = motet.PPO(**options)
     total = ENVS * STEPS * ITERATIONS
     ours = motet.train(algorithm, env(), plan=motet.anakin(), total_timesteps=total, seed=seed).state
@@ -115,6 +116,9 @@ CASES: dict[str, tuple[motet.Algorithm, Any, tuple[Any, worlds.World]]] = {
         motet.IMPALA(num_envs=ENVS, num_steps=10, hidden=(16,), rho_clip=0.9, learning_rate=2e-2), impala, CARTS
     ),
 }  # fmt: skip
+if PRECISION == "float32":
+    # All others are in double precision, where they must be equal to the ninth digit.
+    CASES = {name: CASES[name] for name in ("dqn-prioritised-powers", "sac", "impala")}
 ROUNDED = {"dqn-prioritised-powers": {"rtol": 1e-5, "atol": 1e-6}}
 """Priorities are in single precision always, and their powers good to a millionth."""
 

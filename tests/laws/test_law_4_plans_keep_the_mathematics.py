@@ -11,6 +11,7 @@ import pytest
 import motet
 from tests.laws.cases import (
     ALGORITHMS,
+    DOUBLE,
     PAIRS,
     PLANS,
     assert_close,
@@ -24,6 +25,8 @@ from tests.laws.cases import (
     traced,
 )
 from tests.sharing import grouped, sharing
+
+exactly = pytest.mark.skipif(not DOUBLE, reason="in double precision alone")
 
 
 def fused(name: str) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -49,6 +52,7 @@ def test_threads_equal_their_serial_twin(plan: str) -> None:
     assert_identical(learner(graph, threads), learner(graph, serial))
 
 
+@exactly
 def test_uncompiled_run_equals_the_compiled_one() -> None:
     plan = PLANS["coarse-2"]
     graph = traced(ALGORITHMS["a2c"], plan, iterations=1)
@@ -76,6 +80,7 @@ class HalvedPPO(motet.PPO):
         return jax.grad(self.loss, has_aux=True)(policy, policy, batch, advantage)
 
 
+@exactly
 @sharing("ppo")
 def test_statistics_that_a_plan_accepts_per_replica_are_those_of_each_replicas_share() -> None:
     """A plan may trade the exact statistic for independence, if it says so. What it gets is known too: the run of an
@@ -89,6 +94,7 @@ def test_statistics_that_a_plan_accepts_per_replica_are_those_of_each_replicas_s
     assert_differ(ours, fused("ppo")[0])
 
 
+@exactly
 @pytest.mark.parametrize(("name", "seed"), grouped([("ppo", 0), ("ppo", 1), ("dqn", 1), ("dqn", 2)]))
 def test_random_cuts_equal_the_fused_run(name: str, seed: int) -> None:
     """Nobody chose these plans: each node is in one of three fragments by chance."""

@@ -17,6 +17,7 @@ from tests.laws.cases import (
     ALGORITHMS,
     REPLAY,
     Outcome,
+    assert_close,
     assert_differ,
     assert_identical,
     assert_traffic,
@@ -126,7 +127,7 @@ def test_holding_back_what_was_drawn_is_the_same_inside_and_outside_of_xla() -> 
     for plan in (motet.anakin(), motet.pearl(lag=0, replay="host")):
         graph = traced(Exclusive(**REPLAY, prioritised=True, n_step=1), plan)
         found.append(learner(graph, run(graph, plan)[0]))
-    assert_identical(*found)
+    assert_close(*found)  # two programs, which not every processor rounds alike
 
 
 def test_acting_never_runs_away_from_learning_even_with_the_latest_policy() -> None:

@@ -33,16 +33,19 @@ PLANS: dict[str, Plan] = {
 """One of each kind of cut, all without lag."""
 
 
+CUTS = tuple(dict.fromkeys(cut for plan in PLANS.values() for cut in plan.cuts()))
+
+
 @functools.cache
-def traced(algorithm: Algorithm, env: Any, iterations: int, plan: str | None) -> Graph:
-    """The graph for one plan, and with all environments in one piece."""
-    return trace(algorithm, env, iterations=iterations, cuts=PLANS[plan].cuts() if plan else ())
+def traced(algorithm: Algorithm, env: Any, iterations: int) -> Graph:
+    """The graph for all plans, and with all environments in one piece: to trace it for one takes nearly as long."""
+    return trace(algorithm, env, iterations=iterations, cuts=CUTS)
 
 
 @functools.cache
 def whole(algorithm: Algorithm, env: Any, iterations: int) -> tuple[dict[str, Any], list[np.ndarray]]:
     """Every state, and all metrics, of the run that nothing cuts."""
-    graph = traced(algorithm, env, iterations, None)
+    graph = traced(algorithm, env, iterations)
     outcome, watcher = run(graph, motet.anakin(), iterations=iterations)
     return states(graph, motet.anakin(), outcome), watcher.seen
 
@@ -60,9 +63,9 @@ def states(graph: Graph, plan: Plan, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def refusals(algorithm: Algorithm, env: Any, plan: str) -> list[str]:
+def refusals(algorithm: Algorithm, env: Any, plan: str, iterations: int) -> list[str]:
     """Why a plan cannot run it; empty: it can."""
-    graph = traced(algorithm, env, 1, plan)
+    graph = traced(algorithm, env, iterations)
     if plan.startswith("pearl") and "replay" not in graph.variables:
         return ["there is no replay"]
     return violations(graph, PLANS[plan], jax.device_count())
@@ -70,7 +73,7 @@ def refusals(algorithm: Algorithm, env: Any, plan: str) -> list[str]:
 
 def assert_agrees(algorithm: Algorithm, env: Any, plan: str, iterations: int, mode: Any = "threads") -> None:
     """Every state and every metric are those of the whole run, and what is sent is what the table says."""
-    graph = traced(algorithm, env, iterations, plan)
+    graph = traced(algorithm, env, iterations)
     outcome, watcher = run(graph, PLANS[plan], iterations=iterations, mode=mode)
     expected, rows = whole(algorithm, env, iterations)
     found = states(graph, PLANS[plan], outcome)

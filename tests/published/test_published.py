@@ -1,6 +1,6 @@
 """Published algorithms that are no part of motet: each is the same under every plan that takes it.
 
-In single precision one cut stands in for all: it shows little but that sums are rounded.
+In double precision, where a difference cannot hide behind rounding; in single precision each learns its task.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ REFUSED = {
     ("evolution strategy", "pearl-2"): "there is no replay",
 }
 ACCEPTED = [(name, plan) for name in ALGORITHMS for plan in PLANS if (name, plan) not in REFUSED]
-PAIRS = ACCEPTED if DOUBLE else [(name, "coarse-2") for name in ALGORITHMS]
 
 
-@pytest.mark.parametrize(("name", "plan"), grouped(PAIRS, "published "))
+@pytest.mark.skipif(not DOUBLE, reason="in double precision alone")
+@pytest.mark.parametrize(("name", "plan"), grouped(ACCEPTED, "published "))
 def test_every_plan_that_takes_it_learns_the_same(name: str, plan: str) -> None:
     assert_agrees(ALGORITHMS[name], WALK, plan, ITERATIONS)
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.skipif(not DOUBLE, reason="once is enough")
+@pytest.mark.parametrize("name", grouped([(name,) for name in ALGORITHMS], "published "))
 def test_plans_take_it_or_say_why_not(name: str) -> None:
-    found = {plan: refusals(ALGORITHMS[name], WALK, plan) for plan in PLANS}
+    found = {plan: refusals(ALGORITHMS[name], WALK, plan, ITERATIONS) for plan in PLANS}
     assert {plan for plan, why in found.items() if not why} == {plan for each, plan in ACCEPTED if each == name}
     assert sum(not why for why in found.values()) >= 3
     for plan, why in found.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 
 import motet
 from motet.runs import metrics
-from motet.runs.metrics import EVERY_ONE, Meter, Row, stretch
+from motet.runs.metrics import EPISODES, EVERY_ONE, Meter, Row, stretch
 
 NAMES = ("episodes.count", "episodes.return", "episodes.length", "loss")
 
@@ -70,8 +72,11 @@ def test_iterations_of_one_call_share_its_time_and_compiling_is_no_speed() -> No
 
 
 def test_two_seeds_share_their_x_axis_and_a_short_run_has_a_curve() -> None:
-    algorithm = motet.PPO(num_envs=4, num_steps=8, hidden=(8,))
-    runs = [motet.train(algorithm, "CartPole-v1", total_timesteps=640, seed=seed).history for seed in (0, 1)]
+    def rows(seed: int) -> list[dict[str, Any]]:
+        algorithm = motet.A2C(num_envs=4, num_steps=8, hidden=(4,))
+        return motet.train(algorithm, "CartPole-v1", motet.anakin(), total_timesteps=640, seed=seed).history
+
+    runs = [rows(seed) for seed in (0, 1)]
     steps = [[row["steps"] for row in rows] for rows in runs]
     assert steps[0] == steps[1] == list(range(32, 641, 32))
 
@@ -85,3 +90,30 @@ def test_every_column_is_documented(name: str) -> None:
 
 def test_the_window_of_returns_is_what_the_documents_say() -> None:
     assert metrics.WINDOW == 100
+
+
+def test_rows_do_not_depend_on_how_many_iterations_come_at_once_nor_on_an_interruption() -> None:
+    """Programs report in single precision: what is added up of it must not be rounded by who came with whom."""
+    told = np.random.default_rng(0).normal(size=(3_000, 5)).astype(np.float32)
+    told[:, 0] = np.arange(3_000) % 3 == 0
+
+    def made(pieces: list[int], stop: int | None = None) -> list[Any]:
+        meter = fresh()
+        for first, last in itertools.pairwise([0, *pieces, 3_000]):
+            if first == stop:
+                before, meter = meter, fresh()
+                iteration, state = before.state()
+                meter.load(iteration, json.loads(json.dumps(state)), before.history)
+            meter.rows(first, told[first:last])
+        return meter.history
+
+    def fresh() -> Meter:
+        meter = Meter(1, 0, lambda row: None, lambda text: None, clock=lambda: 0.0)
+        meter.use([*EPISODES, "loss", "entropy"], [1] * 5)
+        return meter
+
+    whole = made([])
+    assert len(whole) == 1024 + 512 + 238
+    assert made(list(range(1, 3_000))) == whole
+    assert made([7, 1_025, 1_030, 2_049, 2_500], stop=1_025) == whole
+    assert made([1_500, 2_051], stop=2_051) == whole

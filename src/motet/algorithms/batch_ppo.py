@@ -104,8 +104,8 @@ class BatchPPO(Proximal):
     """Shift and scale observations by the mean and variance of all that were seen before this iteration."""
     observation_clip: float = option(5.0, above=0)
     """How far a normalised observation may be from 0."""
-    normalize_reward: bool = True
-    """Divide rewards by the standard deviation of all that were seen before this iteration."""
+    normalize_reward: bool | None = True
+    """Divide rewards by the root mean square of all that were seen before this iteration."""
     hidden: tuple[int, ...] = option((200, 100), 1)
     """Widths of the hidden layers, of policy and value alike."""
     activation: Activation = option("relu", choices=activations.NAMES)

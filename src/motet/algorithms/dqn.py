@@ -54,7 +54,7 @@ class DQN(Algorithm):
     """Environments that act side by side."""
     train_frequency: int = option(1, 1)
     """Steps of every environment between two trainings."""
-    gradient_steps: int = option(1, 1)
+    gradient_steps: int = option(2, 1)
     """Gradient steps in each training."""
     batch_size: int = option(128, 1)
     """Items drawn from the replay for a gradient step."""
@@ -72,9 +72,10 @@ class DQN(Algorithm):
     """Gradient steps between two copies of the network to the target network."""
     double: bool = True
     """Let the online network choose the action that the target network judges."""
-    n_step: int = option(5, 1)
+    n_step: int = option(3, 1)
     """Rewards that are added up before the value of what comes next is asked for. Several keep values from running
-    away: what they are learned from is less an estimate of their own."""
+    away, since what they are learned from is less an estimate of their own; but they are what an older policy came to,
+    and with many of them actions are judged by the random ones that followed."""
     dueling: bool = False
     """Let the network judge the state and the actions' advantages apart."""
     prioritised: bool = False

@@ -36,6 +36,12 @@ class Moments:
         variance = self.m2 / jnp.maximum(self.count, 1)
         return jnp.where(self.count > 0, jnp.sqrt(variance + SMALLEST_VARIANCE), 1)
 
+    @property
+    def size(self) -> jax.Array:
+        """[...] The root of the mean square, or 1 before anything was seen."""
+        square = self.m2 / jnp.maximum(self.count, 1) + jnp.square(self.mean)
+        return jnp.where(self.count > 0, jnp.sqrt(square + SMALLEST_VARIANCE), 1)
+
 
 def nothing_seen(aval: jax.ShapeDtypeStruct) -> Moments:
     zeros = jnp.zeros(aval.shape, aval.dtype)
@@ -97,10 +103,11 @@ class Statistics:
         return jax.tree.map(one, observation, self.observation)
 
     def scale(self, reward: jax.Array) -> jax.Array:
-        """Rewards in units of their standard deviation. They are not shifted: their sign has a meaning."""
+        """Rewards in units of their size. They are not shifted: their sign has a meaning. So it is not their deviation
+        either, which is 0 where a task gives 1 for every step."""
         if self.reward is None:
             return reward
-        return jnp.clip(reward / self.reward.deviation, -REWARD_CLIP, REWARD_CLIP)
+        return jnp.clip(reward / self.reward.size, -REWARD_CLIP, REWARD_CLIP)
 
     def measure(self, observation: Any, reward: jax.Array, count: int) -> Statistics:
         """The same of one batch [T, B, ...] of `count` steps alone."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -32,11 +32,14 @@ from motet.algorithms.own_networks import NETWORK, NetworkOption, Own
 from motet.algorithms.recurrent import CORES, Core, CoreName
 from motet.algorithms.returns import gae, real
 from motet.algorithms.torsos import TORSOS, TorsoName
-from motet.flow.algorithm import Algorithm, Decision, option
+from motet.flow.algorithm import Algorithm, Decision, Spec, option
 from motet.flow.batch import batch_moments
 from motet.flow.loops import Flow
-from motet.flow.spaces import Space
+from motet.flow.spaces import Box, Space
 from motet.flow.values import Rollout, Value
+
+MOST_MINIBATCHES, SMALLEST_MINIBATCH = 32, 64
+"""What is chosen of a rollout if nobody says: at most so many minibatches, of at least so many steps."""
 
 
 @jax.tree_util.register_dataclass
@@ -89,25 +92,25 @@ class Proximal(Algorithm):
     max_lag: ClassVar[int | None] = 4
     action_spaces: ClassVar[tuple[type[Space], ...]] = EVERY_SPACE
 
-    num_envs: int = option(64, 1)
+    num_envs: int = option(8, 1)
     """Environments that act side by side."""
-    num_steps: int = option(64, 1)
+    num_steps: int = option(256, 1)
     """Environment steps per rollout."""
-    update_epochs: int = option(4, 1)
+    update_epochs: int = option(10, 1)
     """Passes over each rollout."""
-    num_minibatches: int = option(8, 1)
-    """Minibatches in a pass."""
-    learning_rate: Rate = option(2e-3, above=0, code=RATE)
+    num_minibatches: int | None = option(None, 1)
+    """Minibatches in a pass. None: 32, or fewer where they would have less than 64 steps each."""
+    learning_rate: Rate = option(1e-3, above=0, code=RATE)
     """Step size of Adam. A number, or a schedule of optax or its name."""
     anneal: bool = True
     """Lower the step size linearly to 0 over the run."""
     discount: float = option(0.99, 0, 1)
     """What a reward one step later is worth."""
-    gae_lambda: float = option(0.95, 0, 1)
+    gae_lambda: float = option(0.98, 0, 1)
     """How far advantages look ahead: 0 one step, 1 to the rollout's end."""
     value_weight: float = option(0.5, 0)
     """Weight of the value loss."""
-    entropy_weight: float = option(0.01, 0)
+    entropy_weight: float = option(0.0, 0)
     """Weight of the entropy bonus."""
     max_gradient_norm: float | None = option(0.5, above=0)
     """Longer gradients are scaled down to this norm; None: never."""
@@ -118,8 +121,9 @@ class Proximal(Algorithm):
     pixel by pixel, so that what moves stands out from what does not."""
     observation_clip: float = option(10.0, above=0)
     """How far a normalised observation may be from 0."""
-    normalize_reward: bool = False
-    """Divide rewards by the standard deviation of all that were seen before this iteration."""
+    normalize_reward: bool | None = None
+    """Divide rewards by the root mean square of all that were seen before this iteration. None: where actions are
+    continuous, since such tasks have rewards of every size."""
     hidden: tuple[int, ...] = option((64, 64), 1)
     """Widths of the hidden layers, of policy and value alike."""
     activation: Activation = option("tanh", choices=activations.NAMES)
@@ -143,6 +147,25 @@ class Proximal(Algorithm):
 
     actor_critic: ClassVar[type[ActorCritic]] = ActorCritic
 
+    def bind(self, spec: Spec) -> Self:
+        """What was left open is settled, so that a run's configuration says what was chosen."""
+        bound = super().bind(spec)
+        object.__setattr__(bound, "num_minibatches", self.minibatches)
+        if self.normalize_reward is None:
+            object.__setattr__(bound, "normalize_reward", isinstance(spec.action_space, Box))
+        return bound
+
+    @property
+    def minibatches(self) -> int:
+        """Minibatches in a pass: those asked for, or the most that divide a rollout into no less than
+        `SMALLEST_MINIBATCH` steps each. With a memory they are whole sequences, so they divide the environments."""
+        if self.num_minibatches is not None:
+            return self.num_minibatches
+        rows = self.num_envs * self.num_steps
+        whole = self.num_envs if self.remembers else rows
+        most = min(MOST_MINIBATCHES, max(1, rows // SMALLEST_MINIBATCH))
+        return max(count for count in range(1, most + 1) if whole % count == 0)
+
     @cached_property
     def networks(self) -> ActorCritic:
         spec, core = self.spec, Core(self.core, self.core_size)
@@ -155,7 +178,7 @@ class Proximal(Algorithm):
 
     @cached_property
     def optimiser(self) -> optax.GradientTransformation:
-        updates = self.spec.iterations * self.update_epochs * self.num_minibatches
+        updates = self.spec.iterations * self.update_epochs * self.minibatches
         rate = falling(self.learning_rate, updates, self.anneal)
         usual = optax.chain(clipped(self.max_gradient_norm), optax.adam(rate, eps=1e-5))
         return chosen(self.optimizer, usual, self.spec, updates)
@@ -164,7 +187,7 @@ class Proximal(Algorithm):
 
     @property
     def normalizes(self) -> bool:
-        return self.normalize_observation or self.normalize_reward
+        return self.normalize_observation or bool(self.normalize_reward)
 
     def init(self, key: jax.Array) -> Learner:
         learner = start(self.optimiser, self.networks.init(key))
@@ -173,7 +196,7 @@ class Proximal(Algorithm):
     def statistics(self) -> Statistics:
         """Those of a run that has seen nothing."""
         seen = self.spec.observation_space.aval
-        return Statistics.start(seen, observations=self.normalize_observation, rewards=self.normalize_reward)
+        return Statistics.start(seen, observations=self.normalize_observation, rewards=bool(self.normalize_reward))
 
     def policy(self, state: Any) -> Any:
         return Scaled(state.params, state.statistics) if isinstance(state, ScaledLearner) else state.params
@@ -294,7 +317,7 @@ class Proximal(Algorithm):
     def loop(self, flow: Flow) -> None:
         rollout = flow.unroll(self.act, steps=self.num_steps)
         batch = flow.call(self.targets, rollout)
-        passes = {"epochs": self.update_epochs, "count": self.num_minibatches, "sequences": self.remembers}
+        passes = {"epochs": self.update_epochs, "count": self.minibatches, "sequences": self.remembers}
         with flow.minibatches(batch, **passes) as minibatch:
             gradients, metrics = flow.call(self.gradient, minibatch)
             flow.apply(self.apply, gradients)

@@ -68,11 +68,11 @@ class SAC(Algorithm):
     """Items drawn from the replay for a gradient step."""
     buffer_size: int = option(200_000, 1)
     """Items that the replay holds."""
-    learning_starts: int = option(1_000, 0)
+    learning_starts: int = option(200, 0)
     """Environment steps before the first training; until then, actions are random."""
     random_hold: int = option(1, 1)
     """Steps for which such a random action is held, on average. Held ones reach further where a task is slow."""
-    learning_rate: Rate = option(3e-4, above=0, code=RATE)
+    learning_rate: Rate = option(1e-3, above=0, code=RATE)
     """Step size of Adam, for the networks and the temperature. A number, or a schedule of optax or its name."""
     discount: float = option(0.99, 0, 1)
     """What a reward one step later is worth."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
 
 from motet.cli.arguments import HELP
 from motet.cli.interrupts import insistent_interrupts, leave
-from motet.errors import Diverged, MotetError, UnknownName
+from motet.cli.streams import nobody_reads, open_closed_streams
+from motet.errors import Diverged, Interrupted, MotetError, UnknownName
 
 USAGE = """\
 motet trains reinforcement-learning agents: one loop, written once, run as a plan says.
@@ -17,9 +19,17 @@ motet trains reinforcement-learning agents: one loop, written once, run as a pla
 usage: motet COMMAND [...]
 
   train ALGORITHM ENV        train an algorithm on an environment
-  evaluate RUN_DIR           play episodes with a trained policy
+  resume RUN                 go on with a run that was stopped, from its last checkpoint
+  evaluate RUN               play episodes with a trained policy
+  record RUN                 film episodes of a trained policy
+  plot RUN...                draw the curves of runs, several seeds as one
+  report RUN                 make a page of HTML of a run
+  export RUN                 write a trained policy for others to use
+  runs                       list runs and their states; `latest` stands for the last one wherever a run is named
   graph ALGORITHM ENV        show an algorithm's loop: as text, DOT, a picture or JSON
-  plan ALGORITHM ENV         show a plan: who runs what, and what goes over each link
+  plan ALGORITHM ENV         show a plan: who runs what, and what goes over each link; or choose the best one
+  simulate ALGORITHM ENV     how plans would do on more and more devices of a machine: a table and a picture
+  calibrate RUN              correct what plans are chosen by with what a run measured
   check-plan FILE            check a plan; with ALGORITHM ENV, whether it fits them
   check-env ENV              play an environment and say whether it keeps its contract
   check-algorithm ALGORITHM ENV
@@ -34,9 +44,17 @@ example: motet train ppo CartPole-v1 --total-timesteps 500_000
 """
 COMMANDS = {
     "train": "train:train",
+    "resume": "resume:resume",
     "evaluate": "evaluate:evaluate",
+    "record": "record:record",
+    "plot": "plot:plot",
+    "report": "page:report",
+    "export": "export:export",
+    "runs": "runs:runs",
     "graph": "show:graph",
     "plan": "show:plan",
+    "simulate": "simulate:simulate",
+    "calibrate": "calibrate:calibrate",
     "check-plan": "check:check_plan",
     "check-env": "check:check_env",
     "check-algorithm": "check:check_algorithm",
@@ -48,8 +66,8 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command -> its exit code: 0 fine, 1 a check found something, 2 a mistake or a failed run, 3 diverged,
-    4 trained but not evaluated, 130 interrupted."""
-    _open_closed_streams()
+    4 trained but not evaluated, 130 interrupted, 143 terminated."""
+    open_closed_streams()
     try:
         with insistent_interrupts():
             code = _dispatch(list(sys.argv[1:] if argv is None else argv))
@@ -57,6 +75,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return code
     except SystemExit as stop:  # tyro has said why
         return stop.code if isinstance(stop.code, int) else 2
+    except Interrupted as stopped:
+        if argv is None:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one says nothing new
+        return _stopped(stopped)
     except KeyboardInterrupt:
         code = _say("Interrupted.", 130)
         if argv is None:
@@ -66,8 +88,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(str(error), 3)
     except MotetError as error:
         return _say(str(error), 2)
-    except BrokenPipeError:  # whoever read has enough; Python would complain once more when it flushes at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever read has enough
+        nobody_reads()
         return 1
     except OSError as error:
         return _say(f"{error.strerror}: {error.filename}", 2)
@@ -87,11 +109,15 @@ def _dispatch(args: list[str]) -> int:
     return getattr(import_module(f"motet.cli.{module}"), function)(rest)
 
 
-def _open_closed_streams() -> None:
-    """Whoever closed them (`>&-`) wants to see nothing; others expect that they are there."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - as long as the process lives
+def _stopped(stopped: Interrupted) -> int:
+    """A run that a signal ended, and that is saved."""
+    result = stopped.result
+    folder = os.path.relpath(result.run_dir) if result.run_dir.is_relative_to(os.getcwd()) else result.run_dir
+    for warning in result.warnings:
+        print(f"motet: warning: {warning}", file=sys.stderr)
+    return _say(
+        f"Stopped after {result.steps:,} steps, and saved. To go on: motet resume {folder}", 128 + stopped.signal
+    )
 
 
 def _say(message: str, code: int) -> int:

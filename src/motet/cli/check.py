@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from motet.cli.arguments import HELP, busy, parse_task, traced
-from motet.errors import BadOption, BadPlan
+from motet.errors import BadOption
 
 
 def check_plan(args: list[str]) -> int:
@@ -17,17 +17,18 @@ def check_plan(args: list[str]) -> int:
         print("Check a plan's JSON form; with an algorithm and an environment, whether it can run them.")
         return 0 if args else 2
     file, *rest = args
-    from motet.cli.options import Task, read_plan
+    from motet.cli.options import Task
+    from motet.cli.plan_options import plan_text
     from motet.plan.check import numbers, violations
+    from motet.plan.plan import Plan
 
-    try:
-        found = read_plan(Path(file))
-    except BadPlan as error:
-        return _verdict(error.violations)
+    found, problems = Plan.read(plan_text(Path(file)))
+    if found is None:
+        return _verdict(problems)
     if not rest:
-        return _verdict(list(numbers(found)))
+        return _verdict([*problems, *numbers(found)])
     options = parse_task(f"check-plan {file}", "Check a plan.", rest, task=Task)
-    return _verdict(violations(traced(options.algorithm, options.task, plan=found), found))
+    return _verdict([*problems, *violations(traced(options.algorithm, options.task, plan=found), found)])
 
 
 def _verdict(found: Sequence[str]) -> int:
@@ -40,7 +41,8 @@ EXAMPLE = "motet check-env my_file.py:MyEnv --env-kwargs '{\"size\": 3}'"
 
 def check_env(args: list[str]) -> int:
     """Play an environment at random, and say what breaks its contract."""
-    from motet.cli.options import CheckEnvOptions, Task, parse
+    from motet.cli.options import CheckEnvOptions, Task
+    from motet.cli.parsing import parse
 
     about = "Play an environment with random actions and say whether it keeps its contract. Example: " + EXAMPLE
     options = parse("check-env", args or ["--help"], about, task=Task, play=CheckEnvOptions)

@@ -1,27 +1,20 @@
-"""What can be said on the command line: an algorithm's own fields, a run's options, and what the presets take.
+"""What can be said on the command line, besides an algorithm's own fields and a plan: a dataclass for each command.
 
-Options are dataclass fields, read by tyro; the docstring under a field is its help. What a preset takes is read
-from its signature, so that a new preset needs no line here.
+Options are dataclass fields, read by tyro; the docstring under a field is its help.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
 import json
-import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal
 
-import tyro
-from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
+from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from motet.cli.plan_options import flags
 from motet.envs.wrapping import WRAPPERS
-from motet.errors import BadOption, UnknownName
-from motet.plan.plan import Plan
-from motet.plan.presets import PRESETS
+from motet.errors import BadOption
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +54,49 @@ class Length:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(Length):
+class CheckpointOptions:
+    """How often a run is saved."""
+
+    checkpoint_seconds: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="")] = None
+    """Save the run every so many seconds; by default 30, or less often where saving would take over 3% of the time."""
+    checkpoint_steps: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
+    """Save it every so many environment steps instead."""
+    keep: int = 3
+    """How many of the last checkpoints remain, besides the best one; 0: none is made."""
+
+    def checkpoints(self) -> dict[str, Any]:
+        return {
+            "checkpoint_seconds": self.checkpoint_seconds,
+            "checkpoint_steps": self.checkpoint_steps,
+            "keep": self.keep,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions:
+    """On which hosts to run."""
+
+    hosts: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
+    """Spread the plan over so many hosts, each a process that Ray starts (pip install 'motet[ray]')."""
+    address: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
+    """Where a Ray cluster runs, as 10.0.0.1:6379 or auto; by default Ray is started on this machine."""
+    working_dir: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
+    """Send this folder to every host, with code of yours that is not installed there."""
+
+    def cluster(self) -> Any:
+        """The cluster that they describe; None, if they describe none."""
+        if self.hosts is None:
+            given = [name for name in ("address", "working_dir") if getattr(self, name) is not None]
+            if given:
+                raise BadOption(f"{flags(given)}: for a run over hosts only; say how many with --hosts")
+            return None
+        from motet.engine.hosts.cluster import Cluster
+
+        return Cluster(self.hosts, self.address, working_dir=self.working_dir)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(ClusterOptions, CheckpointOptions, Length):
     """How long to train, and where to put what comes of it."""
 
     seed: int = 0
@@ -70,6 +105,11 @@ class RunOptions(Length):
     """Make the CPU appear as so many devices."""
     run_dir: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
     """The run's folder; by default a new one below runs/."""
+    config: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
+    """Repeat what the config.json of a run holds: a file, or a run. ALGORITHM and ENV may then be left out; what is
+    said besides wins."""
+    trust: Annotated[bool, FlagCreatePairsOff] = False
+    """Import the modules that --config names, although somebody else wrote it: that runs their code."""
     serial: Annotated[bool, FlagCreatePairsOff] = False
     """Run all fragments in one thread, for debuggers."""
     timeout: float = 600.0
@@ -80,8 +120,52 @@ class RunOptions(Length):
     """How often dead workers of host environments are started anew."""
     evaluate_episodes: int = 64
     """Episodes to play without exploration when training is over; 0: none."""
+    eval_steps: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
+    """Evaluate every so many environment steps of the training too, beside it, and keep the best policy in best/."""
+    eval_seconds: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="")] = None
+    """The same every so many seconds."""
+    eval_episodes: int = 16
+    """Episodes of each of these evaluations."""
+    eval_explore: Annotated[bool, FlagCreatePairsOff] = False
+    """Let them act as in training, instead of greedily."""
+    stop_when: Annotated[str | None, arg(metavar="CONDITION", help_behavior_hint="")] = None
+    """End the run early: a column of its metrics, a comparison and a number, as 'eval/return >= 475'."""
+    track: Annotated[Literal["wandb", "trackio", "none"] | None, arg(metavar="TRACKER", help_behavior_hint="")] = None
+    """Tell a tracker of the run too: wandb or trackio, if it is installed."""
     strict: Annotated[bool, FlagCreatePairsOff] = False
     """Make it an error if a host environment's observation leaves the bounds that its space declares."""
+    profile: bool = False
+    """Where no plan is named, let the planner measure for some seconds and choose one."""
+    max_lag: int = 0
+    """The largest lag that the planner may use, where the algorithm can learn from it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResumeOptions(ClusterOptions, CheckpointOptions):
+    """How to go on."""
+
+    run_dir: Annotated[Path, Positional, arg(metavar="RUN_DIR")]
+    """The folder of a run that was stopped, or `latest`."""
+    total_timesteps: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
+    """Environment steps in all, those before included; may be more than before. Schedules are stretched with it."""
+    iteration: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
+    """Go on from the checkpoint after so many iterations, by default the newest. Later ones are removed."""
+    devices: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
+    """Make the CPU appear as so many devices; by default as many as the run had."""
+    serial: Annotated[bool, FlagCreatePairsOff] = False
+    """Run all fragments in one thread, for debuggers."""
+    timeout: float = 600.0
+    """Seconds that one part may wait for another before the run is stopped."""
+    step_timeout: float = 60.0
+    """Seconds that a step of host environments, or the start of a worker, may take."""
+    restarts: int = 3
+    """How often dead workers of host environments are started anew."""
+    evaluate_episodes: int = 64
+    """Episodes to play without exploration when training is over; 0: none."""
+    track: Annotated[Literal["wandb", "trackio", "none"] | None, arg(metavar="TRACKER", help_behavior_hint="")] = None
+    """Tell this tracker of it, or none; by default the one that was told before, in the same curves."""
+    trust: Annotated[bool, FlagCreatePairsOff] = False
+    """Import the modules that the run names, although somebody else wrote it: that runs their code."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,19 +179,98 @@ class GraphOptions(Length):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowPlanOptions(Length):
+class PlannerOptions:
+    """What the planner may do, where no plan is named."""
+
+    machine: Annotated[str | None, arg(metavar="FILE|NAME", help_behavior_hint="")] = None
+    """For another machine than this one: a description in YAML, or one of the catalogue, as tpu-v3-pod."""
+    objective: str = "throughput"
+    """What it is to be good at: throughput, throughput-per-watt or time-per-update; 'throughput >= 50_000' says what
+    must be reached."""
+    max_lag: int = 0
+    """The largest lag that it may use, where the algorithm can learn from it."""
+    profile: bool = True
+    """Measure on this machine what candidates compute; else all of it is modelled."""
+    again: Annotated[bool, FlagCreatePairsOff] = False
+    """Measure again what was measured before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowPlanOptions(PlannerOptions, Length):
     """How to show the plan."""
+
+    explain: Annotated[bool, FlagCreatePairsOff] = False
+    """Say what each part of the chosen plan does and waits for, what was measured, and why others do not fit."""
+    save: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
+    """Write the chosen plan there, as a file that --plan reads."""
 
     json: Annotated[bool, FlagCreatePairsOff] = False
     """The plan as a file that --plan reads."""
+    hosts: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
+    """Over how many hosts it lies; by default as many as it says itself."""
     output: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """Write there instead of to the screen."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions:
-    run_dir: Annotated[Path, Positional, arg(metavar="RUN_DIR")]
-    """The folder that `motet train` wrote."""
+class OneRun:
+    run_dir: Annotated[Path, Positional, arg(metavar="RUN")]
+    """The folder that `motet train` wrote, its name below runs/, or `latest`."""
+    checkpoint: Literal["latest", "best"] = "latest"
+    """The policy at the run's end, or the one that was best in its evaluations."""
+    trust: Annotated[bool, FlagCreatePairsOff] = False
+    """Import the modules that the run names, although somebody else wrote it: that runs their code."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordOptions(OneRun):
+    episodes: int = 1
+    """How many episodes to film, one after the other."""
+    seed: int = 0
+    """Where they start from."""
+    max_steps: int = 1000
+    """Cut each off after so many steps."""
+    fps: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="")] = None
+    """Pictures a second; by default as many as the environment says."""
+    output: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
+    """An .mp4 or a .gif; by default one below videos/ in the run's folder."""
+    step_timeout: float = 60.0
+    """Seconds that a step of host environments may take."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlotOptions:
+    runs: Annotated[tuple[Path, ...], Positional, arg(metavar="RUN_DIR [RUN_DIR ...]")]
+    """The folders that `motet train` wrote."""
+    metric: Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]", help_behavior_hint="")] = ()
+    """What to draw, one below the other: any column of metrics.jsonl or evaluations.jsonl; by default return, and
+    eval/return where runs were evaluated while they trained."""
+    over: tuple[Literal["steps", "seconds"], ...] = ("steps", "seconds")
+    """What it is drawn over, side by side."""
+    output: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
+    """A .png, .svg or .pdf; by default in plots/ of the run's folder, or of several runs plot.png here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions(OneRun):
+    output: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
+    """By default report.html in the run's folder."""
+    episodes: int = 16
+    """Episodes to play for its numbers; 0: none, nor is a film made."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions(OneRun):
+    to: Literal["safetensors", "stablehlo", "onnx"] = "safetensors"
+    """What motet.load reads; a program that JAX runs without motet; or one for other runtimes."""
+    output: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="")] = None
+    """By default one below export/ in the run's folder."""
+    evaluate_episodes: int = 64
+    """Episodes to play for the card's numbers; 0: none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(OneRun):
     episodes: int = 64
     """How many episodes to play."""
     seed: int = 0
@@ -120,8 +283,34 @@ class EvaluateOptions:
     """How often dead workers of host environments are started anew."""
     strict: Annotated[bool, FlagCreatePairsOff] = False
     """Make it an error if a host environment's observation leaves the bounds that its space declares."""
-    trust: Annotated[bool, FlagCreatePairsOff] = False
-    """Import the modules that the run names, although somebody else wrote it: that runs their code."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulateOptions:
+    """On what to try it."""
+
+    machine: Annotated[str, arg(metavar="FILE|NAME")] = "tpu-v3-pod"
+    """A description in YAML, or a machine of the catalogue. The algorithm's --num-envs are those of one device."""
+    sweep: Annotated[str, arg(metavar="devices=FROM..TO")] = "devices=16..2048"
+    """How many of its usual devices, doubling."""
+    lag: int = 1
+    """The lag of plans that overlap acting and learning, where the algorithm can learn from it."""
+    output: Annotated[Path, arg(metavar="FILE")] = Path("scaling.png")
+    """Where the picture goes."""
+    profile: bool = True
+    """Time host environments here; else they are taken to need 20 us for a step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrateOptions:
+    run_dir: Annotated[Path, Positional, arg(metavar="RUN")]
+    """The folder of a run whose plan the planner chose, its name below runs/, or `latest`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunsOptions:
+    folder: Annotated[Path, Positional, arg(metavar="FOLDER")] = Path("runs")
+    """Where the runs lie."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,178 +329,3 @@ class CheckAlgorithmOptions:
     """Training iterations in each run."""
     seed: int = 0
     """Where their random numbers come from."""
-
-
-def parse(command: str, args: Sequence[str], about: str, **parts: type) -> Any:
-    """Read `args` into an object with one attribute for each of `parts`, which are dataclasses."""
-    options = make_dataclass("Options", list(parts.items()))
-    with _rules():
-        return tyro.cli(options, prog=f"motet {command}", description=about, args=args, config=(OmitArgPrefixes,))
-
-
-def _rules() -> Any:
-    """Read whole numbers as people write them, 500_000 or 5e5, and options that take somebody's code by its name."""
-    registry = tyro.constructors.ConstructorRegistry()
-
-    @registry.primitive_rule
-    def whole_numbers(info: tyro.constructors.PrimitiveTypeInfo) -> Any:
-        return _one_word("INT", whole, int) if info.type is int else None
-
-    @registry.primitive_rule
-    def code(info: tyro.constructors.PrimitiveTypeInfo) -> Any:
-        kinds = get_args(info.type)
-        if not any(get_origin(each) is Callable for each in kinds):
-            return None
-        return _one_word("FLOAT|NAME", number_or_name) if float in kinds else _one_word("NAME", name_or_none)
-
-    return registry
-
-
-def _one_word(metavar: str, read: Callable[[str], Any], kind: type = object) -> Any:
-    return tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar=metavar,
-        instance_from_str=lambda args: read(args[0]),
-        is_instance=lambda value: isinstance(value, kind),
-        str_from_instance=lambda value: [str(value)],
-    )
-
-
-def number_or_name(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        if ":" in text:
-            return text
-        raise ValueError(f"expected a number or a name such as my_nets.py:schedule, got {text!r}") from None
-
-
-def name_or_none(text: str) -> str | None:
-    return None if text == "None" else text
-
-
-def whole(text: str) -> int:
-    try:
-        number = float(text.replace("_", ""))
-        # `int` reads long numbers exactly; a float has 53 bits.
-        return int(text) if "e" not in text.lower() and number.is_integer() else int(_integral(number))
-    except (ValueError, OverflowError):
-        raise ValueError(f"expected a whole number such as 500_000 or 5e5, got {text!r}") from None
-
-
-def _integral(number: float) -> float:
-    if not number.is_integer():
-        raise ValueError
-    return number
-
-
-def takes(preset: str) -> Mapping[str, inspect.Parameter]:
-    """The parameters of a preset."""
-    return inspect.signature(PRESETS[preset]).parameters
-
-
-def plan_options() -> type:
-    """A dataclass with `preset`, `plan`, and every parameter that some preset has."""
-    names = dict.fromkeys(name for preset in PRESETS for name in takes(preset))
-    known = "\n".join(f"{preset}: {_first_line(function)}" for preset, function in PRESETS.items())
-    fields: list[Any] = [
-        (
-            "preset",
-            Annotated[str | None, arg(metavar="NAME", help=f"A plan by name.\n{known}", help_behavior_hint="")],
-            None,
-        ),
-        (
-            "plan",
-            Annotated[Path | None, arg(metavar="FILE", help="A plan as a JSON file.", help_behavior_hint="")],
-            None,
-        ),
-        *((name, _preset_option(name), None) for name in names),
-    ]
-    made = make_dataclass(
-        "PlanOptions", [(name, kind, field(default=default)) for name, kind, default in fields], frozen=True
-    )
-    made.__doc__ = (
-        "Where each part of the loop runs; without any, all in one program, which asks host environments in as many "
-        "worker processes as there are cores (none for one environment alone, light ones and EnvPool's)."
-    )
-    return made
-
-
-def _preset_option(name: str) -> Any:
-    """The type of an option that presets share, with a help that names them and their defaults."""
-    users = [preset for preset in PRESETS if name in takes(preset)]
-    kinds = [get_type_hints(PRESETS[preset])[name] for preset in users]
-    kind = functools.reduce(operator.or_, dict.fromkeys(kinds))
-    defaults = ", ".join(f"{preset} ({_default(takes(preset)[name])})" for preset in users)
-    about = f"{MEANS[name]} For {defaults}." if name in MEANS else f"An option of {defaults}."
-    return Annotated[kind | None, arg(metavar=_metavar(kind), help=about, help_behavior_hint="")]
-
-
-MEANS = {
-    "shards": "Devices over which the whole loop is spread.",
-    "actors": "Copies of the part that acts, each with its share of the environments.",
-    "threads": "Threads that share each actor's device.",
-    "learners": "Devices over which learning is spread.",
-    "lag": "How many iterations old the policy that acts is; latest: whatever is newest, which does not repeat.",
-    "workers": "Processes that step host environments (of central: copies of the part that acts and learns).",
-    "first_ready": "Go on with whichever thread's environments are ready first, instead of in turn.",
-    "environments": "Parts that only step environments.",
-    "per_replica": "Nodes whose statistics may be taken over one copy's share of the batch.",
-    "prefetch": "Batches that are drawn before the learner asks.",
-    "replay": "Where the replay lies: a device, host, or opencl:0.",
-}
-"""What an option does, whichever preset takes it; a new one without a line here only says whose it is."""
-
-
-def _first_line(thing: Any) -> str:
-    return (thing.__doc__ or "").strip().partition("\n")[0]
-
-
-def _default(parameter: inspect.Parameter) -> str:
-    return "none" if parameter.default in ((), None) else str(parameter.default)
-
-
-def _metavar(kind: Any) -> str:
-    if get_origin(kind) is tuple:
-        return "NODE [NODE ...]"
-    if get_origin(kind) is Literal:
-        return "|".join("INT" if isinstance(value, int) else str(value) for value in get_args(kind))
-    kinds = [each for each in get_args(kind) if each is not type(None)]
-    words = "|".join(map(_metavar, kinds)).split("|")
-    return "|".join(dict.fromkeys(words)) or kind.__name__.upper()
-
-
-def chosen_plan(options: Any) -> Plan | None:
-    """The plan that `plan_options` ask for, or None if they ask for none."""
-    given = {name: value for name, value in vars(options).items() if value is not None}
-    preset, file = given.pop("preset", None), given.pop("plan", None)
-    if preset and file:
-        raise BadOption("--preset and --plan both name a plan: give one of them")
-    if preset:
-        return _preset(preset, given)
-    if given:
-        users = ", ".join(name for name in PRESETS if set(given) <= set(takes(name)))
-        raise BadOption(f"{_flags(given)}: for a preset only; name one with --preset ({users or 'none takes all'})")
-    return read_plan(file) if file else None
-
-
-def _preset(name: str, given: Mapping[str, Any]) -> Plan:
-    if name not in PRESETS:
-        raise UnknownName("preset", name, PRESETS)
-    wrong = [option for option in given if option not in takes(name)]
-    if wrong:
-        raise BadOption(f"The preset {name!r} has no option {_flags(wrong)}; it takes {_flags(takes(name)) or 'none'}.")
-    return PRESETS[name](**given)
-
-
-def _flags(names: Iterable[str]) -> str:
-    return ", ".join("--" + name.replace("_", "-") for name in names)
-
-
-def read_plan(file: Path) -> Plan:
-    try:
-        return Plan.from_json(file.read_text())
-    except UnicodeDecodeError:
-        raise BadOption(f"{file} is not a text file; a plan is JSON, as `motet plan ... --json` writes it") from None
-    except RecursionError:
-        raise BadOption(f"{file} is damaged: it is nested too deeply; `motet plan ... --json` writes plans") from None

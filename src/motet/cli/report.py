@@ -22,12 +22,16 @@ def summary(result: Result, wanted: int, outside: Outside) -> str:
     folder is."""
     whole = f"{result.iterations:,} whole iterations"
     exact = f"in {whole}" if result.steps == wanted else f"instead of {wanted:,}: rounded to {whole}"
+    exact = f"of {wanted:,} in {whole}: stopped, since {result.stopped}" if result.stopped else exact
     rate = speed(result.history[0], result.history[-1]) if result.history else None
     fast = f"; {rate:,.0f} steps/s" if rate else ""
     lines = [
         f"steps       {result.steps:,} {exact}",
         f"time        {result.seconds:.1f} s, {result.compile_seconds:.1f} s of it compiling{fast}",
     ]
+    if result.best is not None:
+        best = result.best
+        lines.append(f"best        {best.scores} after {best.steps:,} steps" + (", in best/" if result.run_dir else ""))
     if result.links:
         rows = [
             (each.link, each.source, each.target, f"{each.messages:,}", f"{each.bytes:,}", _lags(each.lags))
@@ -38,7 +42,10 @@ def summary(result: Result, wanted: int, outside: Outside) -> str:
     if result.accounts:
         rows = [(each.name, f"{each.iterations_per_second:,.1f}", _waited(each.waited)) for each in result.accounts]
         lines += ["", *table(("part", "iterations/s", "waited for"), rows, "<><"), ""]
-    lines += [f"warning     {warning}" for warning in result.warnings]
+    if result.foretold is not None:
+        lines += ["", *result.foretold.lines(), ""]
+    late = [result.foretold.warning] if result.foretold is not None and result.foretold.warning else []
+    lines += [f"warning     {warning}" for warning in (*result.warnings, *late)]
     if outside:
         lines.append(f"warning     {outside} (--strict makes it an error)")
     return "\n".join([*lines, f"run folder  {_near(result.run_dir)}"])

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from motet.cli.arguments import parse_task, traced, write
-from motet.errors import BadOption
 
 if TYPE_CHECKING:
     from motet.flow.graph import Graph
@@ -29,17 +28,24 @@ def graph(args: list[str]) -> int:
 
 def plan(args: list[str]) -> int:
     """Show a plan."""
-    from motet.cli.options import ShowPlanOptions, Task, chosen_plan, plan_options
+    from motet.cli.options import ShowPlanOptions, Task
+    from motet.cli.plan_options import chosen_plan, plan_options
 
-    about = "Show a plan: its fragments, their programs, and the traffic on its links. Nothing is run."
+    about = (
+        "Show a plan: its fragments, their programs, and the traffic on its links. Without a plan, choose one: what "
+        "candidates compute is measured here once, or modelled for another machine, and the best are shown."
+    )
     options = parse_task("plan", about, args, task=Task, plan=plan_options(), show=ShowPlanOptions)
     from motet.plan import plan_text as show
     from motet.plan.check import check
-    from motet.plan.presets import PRESETS
+    from motet.plan.hosts import over
 
     chosen = chosen_plan(options.plan)
     if chosen is None:
-        raise BadOption(f"Name a plan: --preset NAME ({', '.join(PRESETS)}) or --plan FILE.")
+        from motet.cli.choosing import show_choice
+
+        return show_choice(options.algorithm, options.task, options.show)
+    chosen = over(chosen, options.show.hosts)
     loop = traced(options.algorithm, options.task, options.show.total_timesteps, chosen)
     check(loop, chosen)
     write(chosen.to_json() if options.show.json else show.text(loop, chosen), options.show.output)

@@ -15,7 +15,7 @@ from motet.engine.ledger import Ledger
 from motet.engine.lowering import Lowering
 from motet.engine.perform import Performer
 from motet.engine.place import Place, assign
-from motet.engine.ports import Channels, channels, ports_of
+from motet.engine.ports import Channel, Channels, Make, channels, ports_of
 from motet.engine.programs import ProgramCache
 from motet.engine.replay_fits import check_replay
 from motet.engine.replays import OutsideReplay
@@ -24,6 +24,7 @@ from motet.engine.supervise import Supervisor
 from motet.engine.worker import Worker
 from motet.flow.graph import Graph
 from motet.flow.host import Opening
+from motet.plan.hosts import replicas_on
 from motet.plan.liveness import Liveness
 from motet.plan.plan import Plan
 from motet.plan.project import Program, project, wires
@@ -56,6 +57,8 @@ class Settings:
     """False: every node is run as it stands, for a debugger."""
     latency: Mapping[str, float] = field(default_factory=dict)
     """Seconds that the messages of a link take on their way, to see how a plan would do with slow links."""
+    resumes: int = 0
+    """How often the run was taken up again."""
 
 
 @dataclass(frozen=True)
@@ -91,17 +94,20 @@ def assemble(
     on_done: Callable[[Performer, Done], int | None] = lambda performer, done: None,
     on_status: Callable[[str, str], None] = lambda who, what: None,
     programs: Programs | None = None,
+    host: int | None = None,
+    make: Make = lambda number, wire, sender, receiver, fields: Channel(**fields),
 ) -> Assembly:
     """A run of a checked plan. `devices` are those of each platform, the usual one first.
 
-    With the `programs` of another run of the same graph and fragments, nothing is compiled again.
+    With the `programs` of another run of the same graph and fragments, nothing is compiled again. Of a plan over
+    several hosts, what lies on `host` alone, with the channels that `make` makes; None: all, as if they were one.
     """
     projected = project(graph, plan)
     places = assign(plan, devices)
     check_replay(graph, plan, places)
     supervisor = Supervisor(settings.limits.timeout)
     all_wires = [wire for each in projected.values() for wire, _ in wires((*each.start, *each.body))]
-    made = channels(graph, plan, all_wires, settings.latency)
+    made = channels(graph, plan, all_wires, settings.latency, make)
     supervisor.channels = list(made.values())
     crews = [
         _Crew(graph, plan, settings, name, places[name], projected[name], supervisor, programs)
@@ -109,7 +115,9 @@ def assemble(
     ]
     alone = sum(len(each.places) for each in crews) == 1
     performers = tuple(
-        crew.performer(index, alone, made, on_done, on_status) for crew in crews for index in range(len(crew.places))
+        crew.performer(index, alone, made, on_done, on_status)
+        for crew in crews
+        for index in (range(len(crew.places)) if host is None else replicas_on(plan, crew.name, host))
     )
     recurring = frozenset(wire for each in projected.values() for wire, _ in wires(each.body))
     schedules = {crew.name: crew.schedule for crew in crews}
@@ -155,7 +163,8 @@ class _Crew:
             self.supervisor.announce(name, what)
             on_status(name, what)
 
-        environments = Environments(graph, place, self._opening(index), self.fragment.first_ready)
+        ledger = Ledger(name)
+        environments = Environments(graph, place, self._opening(index), ledger.recorder, self.fragment.first_ready)
         self.bridge.environments[index] = environments
         worker = Worker(name, self.name, index, self.schedule, alone and self.schedule.whole is not None)
         root = jax.random.key(settings.seed)
@@ -166,7 +175,7 @@ class _Crew:
             ports_of(graph, place, self.name, index, made),
             environments,
             OutsideReplay(graph, place.store),
-            Ledger(name),
+            ledger,
             on_done,
             settings.compiled,
         )
@@ -174,4 +183,5 @@ class _Crew:
     def _opening(self, index: int) -> Opening:
         share, limits = self.graph.num_envs // self.fragment.replicas, self.settings.limits
         first, workers = index * share, self.fragment.workers
-        return Opening(first, share, self.settings.seed, workers, limits.step_timeout, limits.restarts)
+        seed, resumes = self.settings.seed, self.settings.resumes
+        return Opening(first, share, seed, workers, limits.step_timeout, limits.restarts, resumes)

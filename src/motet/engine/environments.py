@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from motet.engine.place import Place
+from motet.engine.timeline import Recorder
 from motet.engine.variables import Variables
 from motet.engine.waits import EnvironmentsReady, Wait
 from motet.flow.environment import advance_host, begin_host
@@ -31,20 +32,29 @@ class Environments:
     graph: Graph
     place: Place
     opening: Opening
+    recorder: Recorder = field(default_factory=Recorder)
     shared: bool = False
     """Whether other workers have the same thread, so that it must not wait for this one's environments alone."""
     pool: Pool | None = None
     busy_since: float | None = None
     """When the call began that the environments have not answered yet."""
+    spent: float = 0.0
+    """Seconds in which somebody waited for them."""
+    lost: Leaves | None = None
+    """After a run was taken up again: the first observations of new episodes. The step that is asked for next was
+    decided on for others, which are gone."""
     ranges: dict[str, list[tuple[str, int, int]]] = field(default_factory=dict)
     """For each node that was asked, which leaves are which variable's."""
 
     @contextmanager
     def busy(self) -> Generator[None, None, None]:
-        self.busy_since = time.monotonic()
+        self.busy_since, start = time.monotonic(), time.perf_counter()
         try:
             yield
         finally:
+            self.spent += time.perf_counter() - start
+            if self.recorder.on:
+                self.recorder.add("environments", "a step of the environments", start)
             self.busy_since = None
 
     def answer(self, node: Node, values: Variables) -> Generator[Wait, None, Variables]:
@@ -60,8 +70,23 @@ class Environments:
         step = yield from self._step(tuple(map(np.asarray, values[call.action])))
         return self._named(node, advance_host(step, length, total))
 
+    def resume(self, node: Node) -> None:
+        """Open the environments of a run that is taken up again. They cannot be saved, so new episodes begin."""
+        assert node.host is not None
+        with self.busy():
+            self.pool = node.host.environment.open(self.opening)
+            self.lost = tuple(map(np.array, self.pool.reset()))
+
+    def _step_that_was_lost(self, observation: Leaves) -> HostStep:
+        """As if every worker had died in this step: its rows are marked, and nothing is learned from them."""
+        self.lost, count = None, self.opening.count
+        no, none = np.zeros(count, bool), np.zeros(count, np.int32)
+        return HostStep(observation, observation, np.zeros(count, np.float32), no, no, no, none)
+
     def _step(self, action: Leaves) -> Generator[Wait, None, HostStep]:
         assert self.pool is not None
+        if self.lost is not None:
+            return self._step_that_was_lost(self.lost)
         with self.busy():
             if not (self.shared and isinstance(self.pool, Waitable)):
                 return self.pool.step(action)
@@ -72,6 +97,8 @@ class Environments:
     def step(self, action: Leaves) -> HostStep:
         """A step that a compiled program asks for."""
         assert self.pool is not None
+        if self.lost is not None:
+            return self._step_that_was_lost(self.lost)
         with self.busy():
             return self.pool.step(action)
 

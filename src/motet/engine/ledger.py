@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from motet.engine.timeline import Recorder
+
 
 @dataclass(frozen=True)
 class Account:
@@ -28,10 +30,13 @@ class Ledger:
     since: float = 0.0
     until: float = 0.0
     waiting: dict[str, float] = field(default_factory=dict)
+    recorder: Recorder = field(default_factory=Recorder)
+    """What it did in a few iterations."""
 
     def iterated(self, done: int) -> None:
         """So many iterations are done."""
         now = time.perf_counter()
+        self.recorder.iterated()
         if self.first is None:
             self.first = done + 1  # the end of the first iteration after this
         if done == self.first:

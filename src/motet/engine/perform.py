@@ -44,8 +44,8 @@ class Performer:
     replay: OutsideReplay
     ledger: Ledger
     on_done: Callable[[Performer, Done], int | None]
-    """Told between iterations, before the first one too. Where many are one call, it may say how many at most come
-    next."""
+    """Told between iterations, before the first one too. It may say how many at most come next, where many are one
+    call; 0 anywhere: none."""
     compiled: bool = True
     programs: dict[int, Any] = field(default_factory=dict)
     pace: int = 1
@@ -53,6 +53,10 @@ class Performer:
 
     def drive(self, until: int) -> Waits:
         """Take the worker to the end of iteration `until` - 1."""
+        if self.worker.started and self.environments.pool is None:
+            for each in self.worker.schedule.start:
+                if isinstance(each, Ask):
+                    self.environments.resume(each.node)
         requests = self.worker.run(until)
         reply: Any = None
         most: int | None = None
@@ -64,35 +68,55 @@ class Performer:
             if isinstance(request, Done):
                 self.ledger.iterated(request.iteration)
                 reply, most = None, self.on_done(self, request)
+                if most == 0:
+                    return requests.close()
             elif isinstance(request, Iterate):
                 reply = self._iterate(request, most or CHUNK)
             else:
                 reply = yield from self._answer(request)
 
     def _answer(self, request: Request) -> Answer:
-        worker = self.worker
+        worker, recorder = self.worker, self.ledger.recorder
         if isinstance(request, Compute):
-            return self.program(request)(worker.variables, self.root, request.path)
+            start, program, spent = time.perf_counter(), self.program(request), self.environments.spent
+            written = program(worker.variables, self.root, request.path)
+            self._asked(program, spent)
+            if recorder.on:
+                recorder.computed(request.call.label, start, written)
+            return written
         if isinstance(request, Consult):
             return (yield from self._consult(request))
         if isinstance(request, Stack):
-            return self._stack(request)
+            start, stacked = time.perf_counter(), self._stack(request)
+            if recorder.on:
+                recorder.computed(f"stack {request.loop.name}", start, stacked)
+            return stacked
         if isinstance(request, Put):
             for channel in self.ports.outgoing.get(request.wire, ()):
                 yield from self._wait(Room(channel))
+                start = time.perf_counter()
                 self.ports.put(channel, request.version, worker.variables, worker.started)
+                if recorder.on:
+                    recorder.add("send", channel.name, start)
             return None
         assert isinstance(request, Take)
         return (yield from self._take(request))
+
+    def _asked(self, program: Any, spent: float) -> None:
+        """A program that asks the environments itself has waited for them meanwhile."""
+        if self.environments.spent > spent and getattr(program, "asks", False):
+            self.ledger.waited(ENVIRONMENTS, self.environments.spent - spent)
 
     def _wait(self, wait: Wait) -> Waits:
         asked = time.perf_counter()
         if not wait.ready():
             yield wait
+            if self.ledger.recorder.on:
+                self.ledger.recorder.add("wait", wait.reason, asked)
         self.ledger.waited(wait.whom, time.perf_counter() - asked)
 
     def _take(self, request: Take) -> Answer:
-        wire, counted = request.wire, self.worker.started
+        wire, counted, recorder = request.wire, self.worker.started, self.ledger.recorder
         if request.version is None:
             return self.ports.newest(wire, request.path, counted)
         received = []
@@ -101,16 +125,27 @@ class Performer:
             message = channel.take()
             check_version(wire, message, request.version)
             received.append((channel, message))
-        return self.ports.arrived(wire, request.path, received, counted)
+        start = time.perf_counter()
+        values = self.ports.arrived(wire, request.path, received, counted)
+        if recorder.on:
+            recorder.add("receive", wire.name, start)
+        return values
 
     def _consult(self, request: Consult) -> Answer:
         node, values = request.operation.node, self.worker.variables
         if not isinstance(request.operation, Ask):
-            return self.replay.answer(node, values, self.root, request.path)
+            return self._remembered(request)
         asked = time.perf_counter()
         answer = yield from self.environments.answer(node, values)
         self.ledger.waited(ENVIRONMENTS, time.perf_counter() - asked)
         return answer
+
+    def _remembered(self, request: Consult) -> Variables:
+        node, start, recorder = request.operation.node, time.perf_counter(), self.ledger.recorder
+        written = self.replay.answer(node, self.worker.variables, self.root, request.path)
+        if recorder.on:
+            recorder.add("replay", node.name, start)
+        return written
 
     def program(self, request: Compute) -> Any:
         """The program of a call. Calls that are alike, as the prefill's are, have one."""
@@ -126,11 +161,15 @@ class Performer:
         if program is None:
             reports = self.worker.schedule.reports
             program = self.programs[id(request.call)] = CompiledIterations(request.call, self.home, reports=reports)
-        warm, start = program.compiled is not None, time.perf_counter()
+        warm, start, spent = program.compiled is not None, time.perf_counter(), self.environments.spent
         count = min(self.pace, request.most, most, CHUNK)
         written, rows = program.many(self.worker.variables, self.root, request.first, count)
+        self._asked(program, spent)
         if warm:  # aim at a call every quarter of a second
             self.pace = max(1, min(2 * count, int(0.25 * count / (time.perf_counter() - start))))
+        if self.ledger.recorder.on:
+            last = f" to {request.first + count - 1}" if count > 1 else ""
+            self.ledger.recorder.computed(f"iteration {request.first}{last}", start, written)
         return written, rows
 
     def _stack(self, request: Stack) -> Variables:

@@ -1,7 +1,7 @@
 """Outbox and inbox of a worker: bounded channels whose messages carry the round they were made in.
 
-A channel leads from one replica to another, inside this process. Whoever waits for one waits at that channel alone; a
-driver that waits for several at once is told by the channel's `listeners`.
+A channel leads from one replica to another, inside this process (`hosts/crossing.py` has those between two). Whoever
+waits for one waits at that channel alone; a driver that waits for several at once is told by the channel's `listeners`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 
@@ -39,6 +39,9 @@ class Message(NamedTuple):
 class Channel:
     """From one replica to another. One for the latest value replaces a message that nobody has taken."""
 
+    crosses: ClassVar[bool] = False
+    """Whether what is sent here goes to another host."""
+
     name: str
     source: str
     target: str
@@ -47,6 +50,9 @@ class Channel:
     latest: bool
     latency: float = 0.0
     queue: deque[Message] = field(default_factory=deque)
+    recent: deque[Message] = field(default_factory=lambda: deque(maxlen=0))
+    """The last messages that were sent: between two iterations of the sender, those that its reader has not read in as
+    many iterations (see `protocol.unread`)."""
     messages: int = 0
     bytes: int = 0
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -64,6 +70,7 @@ class Channel:
             if self.latest:
                 self.queue.clear()
             self.queue.append(message)
+            self.recent.append(message)
             self.messages += counted
             self.bytes += sum(leaf.nbytes for leaf in message.payload) if counted else 0
             self._tell()
@@ -76,6 +83,11 @@ class Channel:
         if message.arrives:
             time.sleep(max(0.0, message.arrives - time.monotonic()))
         return message
+
+    def restore(self, messages: Iterable[Message]) -> None:
+        """Before a run goes on from a cut: what was sent before it and is read after it."""
+        self.queue.extend(messages)
+        self.recent.extend(self.queue)
 
     def _tell(self) -> None:
         """The caller holds `changed`."""
@@ -150,25 +162,42 @@ Channels = Mapping[tuple[Wire, int, int], Channel]
 """By wire, sender and receiver."""
 
 
-def channels(graph: Graph, plan: Plan, wires: Iterable[Wire], latency: Mapping[str, float]) -> Channels:
-    """Every channel of a run."""
+Make = Callable[[int, Wire, int, int, dict[str, Any]], Channel | None]
+"""Makes a channel of its number among all of a run, wire, sender, receiver and fields; None: no end of it is here."""
+
+
+def channels(
+    graph: Graph,
+    plan: Plan,
+    wires: Iterable[Wire],
+    latency: Mapping[str, float],
+    make: Make = lambda number, wire, sender, receiver, fields: Channel(**fields),
+) -> Channels:
+    """Every channel of a run that has an end here."""
     made: dict[tuple[Wire, int, int], Channel] = {}
+    number = 0
     for wire, capacity in protocol.capacities(wires).items():
         vars = tuple(graph.variables[name] for name in wire.vars)
         senders, receivers = plan.fragments[wire.source].replicas, plan.fragments[wire.target].replicas
         for sender in range(senders):
             for receiver in range(receivers):
                 found = pieces(vars, sender, senders, receiver, receivers)
-                if found:
-                    made[wire, sender, receiver] = Channel(
-                        f"{wire.name} ({sender} -> {receiver})",
-                        wire.source,
-                        wire.target,
-                        found,
-                        capacity,
-                        wire.lag == "latest",
-                        latency.get(wire.link, 0.0),
-                    )
+                if not found:
+                    continue
+                fields = {
+                    "name": f"{wire.name} ({sender} -> {receiver})",
+                    "source": wire.source,
+                    "target": wire.target,
+                    "pieces": found,
+                    "capacity": capacity,
+                    "latest": wire.lag == "latest",
+                    "latency": latency.get(wire.link, 0.0),
+                    "recent": deque(maxlen=protocol.unread(wire)),
+                }
+                channel = make(number, wire, sender, receiver, fields)
+                number += 1
+                if channel is not None:
+                    made[wire, sender, receiver] = channel
     return made
 
 

@@ -6,6 +6,7 @@ replay lies.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from motet.engine.lowering import node_keys
 from motet.engine.variables import Variables
 from motet.flow.graph import Graph, Node
 from motet.flow.replay_call import ReplayCall
+from motet.plan.schedule import Keep, Schedule
 from motet.replay.draws import draw_bits
 
 if TYPE_CHECKING:
@@ -71,6 +73,14 @@ class OutsideReplay:
             store.hold(drawn.index)
         parts = (drawn.items, drawn.index, drawn.weight)
         return {name: tuple(jax.tree.leaves(part)) for name, part in zip(call.gives, parts, strict=False)}
+
+    def resume(self, schedule: Schedule, state: Mapping[str, np.ndarray]) -> None:
+        """Open the replay where a schedule would, and fill it with what another one remembered."""
+        for each in schedule.start:
+            if isinstance(each, Keep) and each.node.replay is not None and each.node.replay.what == "open":
+                call = each.node.replay
+                self.store = store = call.replay.open(call.example, self.graph.num_envs, self.where)
+                store.load(state)
 
     def close(self) -> None:
         if self.store is not None:

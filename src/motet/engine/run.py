@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import jax
@@ -15,9 +15,11 @@ from motet.engine import serial, threads
 from motet.engine.assemble import Assembly, Programs, Settings, assemble
 from motet.engine.guard import Guard
 from motet.engine.ledger import Account
+from motet.engine.meeting import Meeting
 from motet.engine.perform import Performer
 from motet.engine.report import Collector, Columns
 from motet.engine.requests import Done
+from motet.engine.timeline import Lane
 from motet.errors import Diverged, Stopped
 from motet.flow.graph import Graph
 from motet.flow.values import is_key, on_host
@@ -36,6 +38,22 @@ class Watcher(Protocol):
     def rows(self, first: int, rows: np.ndarray) -> None: ...
 
 
+class Visitor(Protocol):
+    """Whoever looks at workers between two of their iterations. What it does must not change what is computed.
+
+    Every worker calls from its own thread. `reporter.meeting` knows an iteration at which all can be seen, and
+    `reporter.end_at` ends the run there; whoever asks for the one to do the other holds `reporter.meeting.lock`.
+    """
+
+    def limit(self, iteration: int) -> int | None:
+        """After so many iterations: how many at most may come before the next visit; None: any number."""
+        ...
+
+    def visit(self, performer: Performer, done: Done) -> None:
+        """The worker's variables are whole; they are its own again when this returns."""
+        ...
+
+
 @dataclass(frozen=True)
 class LinkUse:
     """What went over one link between two fragments, all iterations together."""
@@ -47,6 +65,8 @@ class LinkUse:
     bytes: int
     lags: Mapping[int, int]
     """How many values were that many iterations old when they were read."""
+    crossing: int = 0
+    """How many of the bytes went from one host to another."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +79,8 @@ class Outcome:
     links: tuple[LinkUse, ...]
     accounts: tuple[Account, ...]
     compile_seconds: float
+    timeline: tuple[Lane, ...] = ()
+    """What each replica did in a few early iterations."""
 
 
 @dataclass
@@ -70,8 +92,12 @@ class Reporter:
     watcher: Watcher
     delay: Delay | None = None
     until: int = 0
+    visitors: Sequence[Visitor] = ()
+    on_told: Callable[[], None] = lambda: None
+    """Called when the watcher has been told rows, before anybody tells it more."""
 
     def __post_init__(self) -> None:
+        self.meeting = Meeting()
         self.columns = Columns(self.graph)
         self.guard = Guard(self.graph, self.columns) if self.graph.roles.learner else None
         self.collector: Collector | None = None
@@ -86,30 +112,44 @@ class Reporter:
         }
         self.collector = Collector(self.graph, self.columns, parts, self.rows)
         self.stopped = lambda: assembly.supervisor.stopped
+        self.meeting = Meeting(each.worker.name for each in assembly.performers)
 
     def status(self, who: str, what: str) -> None:
         self.watcher.status(f"{who}: {what}" if len(self.plan.fragments) > 1 else what)
 
     def done(self, performer: Performer, done: Done) -> int | None:
-        """Between two iterations of a worker -> how many at most it may do next."""
+        """Between two iterations of a worker -> how many at most it may do next; 0: the run ends here."""
         worker = performer.worker
+        self.meeting.arrive(worker.name, done.iteration)
         if done.rows is not None:
             self.rows(done.iteration - len(done.rows), done.rows)
         elif done.reported and self.collector is not None:
             self.collector.add(done.iteration - 1, done.reported)
-        last = done.iteration >= self.until
         if self.guard is not None and done.iteration:
-            self.guard.look(done.iteration, worker.variables, force=last)
-        if last:
-            return None
+            self.guard.look(done.iteration, worker.variables, force=done.iteration >= self.until)
+        for visitor in self.visitors:
+            visitor.visit(performer, done)
+        if done.iteration >= self.until:
+            return 0
         if self.stopped():
             raise Stopped(f"{worker.name} was stopped")
-        return self.delay(worker.name) if self.delay is not None else None
+        limits: list[int | None] = [
+            self.until - done.iteration,
+            *(each.limit(done.iteration) for each in self.visitors),
+        ]
+        limits += [self.delay(worker.name)] if self.delay is not None else []
+        return min(limit for limit in limits if limit is not None)
+
+    def end_at(self, iteration: int) -> None:
+        """End the run after so many iterations, which no worker has passed (see `Meeting.soonest`)."""
+        with self.meeting.lock:
+            self.until = min(self.until, iteration)
 
     def rows(self, first: int, rows: np.ndarray) -> None:
         if self.guard is not None:
             self.guard.rows(first, rows)
         self.watcher.rows(first, rows)
+        self.on_told()
 
 
 def run(
@@ -147,7 +187,7 @@ def prepare(
 
 
 def finish(assembly: Assembly, reporter: Reporter, until: int, mode: Mode = "threads") -> Outcome:
-    """Drive an assembly to the end of iteration `until` - 1, and close it."""
+    """Drive an assembly to the end of iteration `until` - 1, or to where the reporter ends it, and close it."""
     reporter.until = until
     call = assembly.schedules[assembly.performers[0].worker.fragment].whole if assembly.whole else None
     try:
@@ -159,16 +199,18 @@ def finish(assembly: Assembly, reporter: Reporter, until: int, mode: Mode = "thr
         raise Diverged(str(error), error.iteration, good) from None
     finally:
         assembly.close()
-    return outcome(assembly, until)
+    return outcome(assembly, reporter.until)
 
 
 def outcome(assembly: Assembly, iterations: int) -> Outcome:
     held: dict[str, list[Mapping[str, tuple[Any, ...]]]] = {}
     for each in assembly.performers:
         held.setdefault(each.worker.fragment, []).append(each.worker.variables)
-    accounts = tuple(each.ledger.account() for each in assembly.performers if len(assembly.performers) > 1)
+    parts = sum(fragment.replicas for fragment in assembly.plan.fragments.values())
+    accounts = tuple(each.ledger.account() for each in assembly.performers if parts > 1)
     seconds = max(each.home.compiling for each in assembly.performers)
-    return Outcome(iterations, held, _links(assembly), accounts, seconds)
+    lanes = tuple(each.ledger.recorder.lane(each.worker.name, each.worker.fragment) for each in assembly.performers)
+    return Outcome(iterations, held, _links(assembly), accounts, seconds, lanes)
 
 
 def _links(assembly: Assembly) -> tuple[LinkUse, ...]:
@@ -178,15 +220,13 @@ def _links(assembly: Assembly) -> tuple[LinkUse, ...]:
         if wire in assembly.recurring:
             name = (wire.link, wire.source, wire.target)
             old = found.get(name, LinkUse(*name, 0, 0, {}))
-            found[name] = LinkUse(*name, old.messages + channel.messages, old.bytes + channel.bytes, {})
+            crossing = old.crossing + (channel.bytes if channel.crosses else 0)
+            found[name] = LinkUse(*name, old.messages + channel.messages, old.bytes + channel.bytes, {}, crossing)
     lags: dict[tuple[str, str, str], Counter[int]] = {}
     for each in assembly.performers:
         for wire, ages in each.ports.ages.items():
             lags.setdefault((wire.link, wire.source, wire.target), Counter()).update(ages)
-    return tuple(
-        LinkUse(*name, use.messages, use.bytes, dict(sorted(lags.get(name, Counter()).items())))
-        for name, use in found.items()
-    )
+    return tuple(replace(use, lags=dict(sorted(lags.get(name, Counter()).items()))) for name, use in found.items())
 
 
 def gather(graph: Graph, outcome: Outcome, name: str) -> Any:

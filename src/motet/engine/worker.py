@@ -40,6 +40,8 @@ class Worker:
     """Whether many iterations are one request: this worker is all of the run."""
     variables: Variables = field(default_factory=dict)
     iteration: int = 0
+    begun: int = 0
+    """The iteration that the run began with: no message is older."""
     started: bool = False
     """True once the first state is made: what is sent before is not an iteration's traffic."""
 
@@ -78,7 +80,7 @@ class Worker:
 
     def _operations(self, operations: Sequence[Operation], path: Version, around: Rounds | None) -> Requests:
         """One round of `around`; None: of the iterations, which have no last round."""
-        first, last = (around.first, around.first + around.count - 1) if around else (0, None)
+        first, last = (around.first, around.first + around.count - 1) if around else (self.begun, None)
         for each in operations:
             if isinstance(each, Call):
                 self.variables.update((yield Compute(each, path)))
@@ -88,7 +90,8 @@ class Worker:
                 if protocol.is_sent(each.wire, path, last):
                     yield Put(each.wire, path)
             elif isinstance(each, Receive):
-                due = None if each.wire.lag == "latest" and each.wire.carried else protocol.due(each.wire, path, first)
+                latest = each.wire.lag == "latest" and each.wire.carried
+                due = None if latest else protocol.due(each.wire, path, first, self.begun)
                 if due is not None or each.wire.lag == "latest":
                     self.variables.update((yield Take(each.wire, due, path)))
             else:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import pi
+from math import cos, pi, sin
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from motet.envs.drawing import BLUE, FAINT, GREEN, INK, ORANGE, Canvas
 from motet.flow.environment import Environment
 from motet.flow.spaces import Box, Discrete
 
@@ -29,6 +30,7 @@ class Acrobot(Environment):
     )
     action_space = Discrete(3)
     time_limit = 500
+    frames_per_second = 15
 
     def reset(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         state = jax.random.uniform(key, (4,), minval=-0.1, maxval=0.1)
@@ -49,6 +51,20 @@ class Acrobot(Environment):
         tip_height = -jnp.cos(state[0]) - jnp.cos(state[0] + state[1])
         terminated = tip_height > 1.0
         return state, _observe(state), terminated.astype(state.dtype) - 1, terminated
+
+    def render(self, state: np.ndarray) -> np.ndarray:
+        """Both links, and the line that the tip is to reach."""
+        first, second = float(state[0]), float(state[0] + state[1])
+        elbow = sin(first), -cos(first)
+        tip = elbow[0] + sin(second), elbow[1] - cos(second)
+        canvas = Canvas(400, 400, -2.3, 2.3, -2.3)
+        canvas.dashes((-2.3, 1), (2.3, 1), GREEN if tip[1] > 1 else FAINT, 2.5)
+        canvas.line([(0, 0), elbow], BLUE, 13)
+        canvas.line([elbow, tip], ORANGE, 13)
+        for joint in ((0.0, 0.0), elbow):
+            canvas.disc(joint, 0.1, INK)
+        canvas.disc(tip, 0.08, INK)
+        return canvas.pixels()
 
 
 def _rates(state: jax.Array, torque: jax.Array) -> jax.Array:

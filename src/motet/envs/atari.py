@@ -35,6 +35,9 @@ class Atari:
     sticky_actions: float = 0.25
     """How likely a frame repeats the action before it, as Machado et al. (2018) advise."""
 
+    render_mode: str | None = None
+    """How Gymnasium draws it, where it is to be looked at."""
+
     @property
     def name(self) -> str:
         return self.game
@@ -43,8 +46,13 @@ class Atari:
         register_games()
         if self.game not in gymnasium.registry:
             raise UnknownName("Atari game", self.game, [name for name in gymnasium.registry if "ALE/" in name])
+        drawn: dict[str, Any] = {"render_mode": self.render_mode} if self.render_mode else {}
         env = gymnasium.make(
-            self.game, frameskip=1, repeat_action_probability=self.sticky_actions, disable_env_checker=True
+            self.game,
+            frameskip=1,
+            repeat_action_probability=self.sticky_actions,
+            disable_env_checker=True,
+            **drawn,
         )
         env = AtariPreprocessing(env, noop_max=self.noops, frame_skip=self.frame_skip, screen_size=self.size)
         if self.episodic_life:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from motet.envs.drawing import BLUE, GREEN, ORANGE, SHADE, Canvas
 from motet.flow.environment import Environment
 from motet.flow.spaces import Box, Discrete
 
@@ -30,6 +31,7 @@ class Catch(Environment):
 
     observation_space = Box(0.0, 1.0, (ROWS, COLUMNS))
     action_space = Discrete(3)
+    frames_per_second = 6
 
     def reset(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The ball is in a random column of the top row, the paddle in the middle of the bottom row."""
@@ -46,6 +48,24 @@ class Catch(Environment):
         terminated = ball >= BOTTOM
         reward = jnp.where(terminated, jnp.where(ball == paddle, 1, -1), 0).astype(jnp.result_type(float))
         return state, _observe(state), reward, terminated
+
+    def render(self, state: np.ndarray) -> np.ndarray:
+        """The board; the paddle turns green where it has caught the ball."""
+        ball, paddle = map(int, state)
+        canvas = Canvas(192, 352, -0.5, COLUMNS + 0.5, -0.5)
+        for cell in CELLS.flat:
+            x, y = _corner(int(cell))
+            canvas.box((x + 0.05, y + 0.05), (x + 0.95, y + 0.95), SHADE, 0.12)
+        x, y = _corner(paddle)
+        canvas.box((x + 0.05, y + 0.05), (x + 0.95, y + 0.42), GREEN if ball == paddle else BLUE, 0.12)
+        x, y = _corner(ball)
+        canvas.disc((x + 0.5, y + 0.6), 0.3, ORANGE)
+        return canvas.pixels()
+
+
+def _corner(cell: int) -> tuple[float, float]:
+    """Where the lower left corner of a cell is."""
+    return float(cell % COLUMNS), float(ROWS - 1 - cell // COLUMNS)
 
 
 def _observe(state: jax.Array) -> jax.Array:

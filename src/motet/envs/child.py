@@ -44,6 +44,7 @@ from motet.envs.messages import (
 from motet.envs.shared import Bell, Waiter, attach
 from motet.envs.slots import slots_over
 from motet.errors import BadEnvironment, EnvironmentFailed, MotetError, described
+from motet.flow.host import numbered
 
 LAST_GRACE = 2.0
 """Seconds that a step may still take after the pool's process is gone."""
@@ -90,7 +91,7 @@ def main(control: int, memory: int, wake: tuple[int, int], done: tuple[int, int]
 
 def _leave_as_a_copy(channel: socket.socket, setup: Setup, words: memoryview) -> NoReturn:
     """An environment has forked, and its child came back as if it were this worker. Two cannot be."""
-    who = f"Environment {setup.piece.first + words[AT]} ({setup.form.name})"
+    who = f"Environment {numbered(setup.piece.first + words[AT])} ({setup.form.name})"
     _report(
         channel,
         BadEnvironment(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import gymnasium
+import numpy as np
 
 from motet.errors import BadEnvironment
 
@@ -34,6 +35,41 @@ class Form:
     """The dtype of rewards."""
     check_bounds: bool = False
     """Whether a number outside of a Box's bounds is an error, or only counted. One that is not finite always is."""
+
+    def __reduce__(self) -> Any:
+        packed = map(_packed, (self.observation_space, self.action_space))
+        rest = (self.observation, self.action, self.reward, self.check_bounds)
+        return _restored, (self.name, *packed, *rest)
+
+
+@dataclass(frozen=True)
+class _Uniform:
+    """A Box with the same bounds everywhere, without the four arrays that say so: of pictures they are far larger than
+    everything else that a worker is sent."""
+
+    low: Any
+    high: Any
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+def _packed(space: gymnasium.Space) -> Any:
+    """A simple space in as few bytes as it takes; others as they are."""
+    if type(space) is not gymnasium.spaces.Box or not space.low.size:
+        return space
+    low, high = space.low.flat[0], space.high.flat[0]
+    uniform = bool((space.low == low).all() and (space.high == high).all())
+    return _Uniform(low, high, space.shape, space.dtype) if uniform else space
+
+
+def _restored(name: str, observation_space: Any, action_space: Any, *rest: Any) -> Form:
+    return Form(name, _unpacked(observation_space), _unpacked(action_space), *rest)
+
+
+def _unpacked(space: Any) -> gymnasium.Space:
+    if not isinstance(space, _Uniform):
+        return space
+    return gymnasium.spaces.Box(space.low, space.high, space.shape, space.dtype)
 
 
 def parts(space: gymnasium.Space) -> list[gymnasium.Space]:
@@ -95,11 +131,20 @@ def check_same_spaces(form: Form, observation: gymnasium.Space, action: gymnasiu
         ("observation", form.observation_space, observation),
         ("action", form.action_space, action),
     ):
-        if expected != got:
+        if not _equal(expected, got):
             raise BadEnvironment(
                 f"{who} has another {what} space than the first one that was made: {got} instead of {expected}. "
                 "All environments of a run must have the same spaces."
             )
+
+
+def _equal(one: gymnasium.Space, other: gymnasium.Space) -> bool:
+    """Whether two spaces are alike. Of large ones Gymnasium asks whether their bounds are close, which takes seconds;
+    mostly they are equal."""
+    box = gymnasium.spaces.Box
+    if type(one) is type(other) and isinstance(one, box) and isinstance(other, box) and one.dtype == other.dtype:
+        return (np.array_equal(one.low, other.low) and np.array_equal(one.high, other.high)) or one == other
+    return one == other
 
 
 Make = Callable[..., Any]

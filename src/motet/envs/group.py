@@ -14,7 +14,8 @@ from motet.envs.actions import Actions
 from motet.envs.checks import HELD, Observations, copied, write_flags, write_rewards
 from motet.envs.form import Form, Make, check_same_spaces
 from motet.envs.slots import Slot
-from motet.errors import BadEnvironment, EnvironmentFailed, MotetError, described
+from motet.errors import BadEnvironment, EnvironmentFailed, MotetError, described, is_ctrl_c
+from motet.flow.host import numbered
 
 
 @dataclass(frozen=True)
@@ -126,9 +127,9 @@ class Singles:
                     keep(HELD)
                 else:
                     keep(copied(value))
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:  # also sys.exit(), which would end this thread without a word
+            if is_ctrl_c(error):
+                raise
             raise self._failed(at[0], error) from error
         return results, held
 
@@ -177,9 +178,9 @@ class Singles:
             result = self.resets[row](seed=seed)
             if seed is not None:
                 self.envs[row].action_space.seed(seed)
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
+            if is_ctrl_c(error):
+                raise
             raise self._failed(row, error) from error
         if not isinstance(result, tuple) or len(result) != 2:
             raise self._blame(row, f"reset should return (observation, info), but returned {_short(result)}")
@@ -189,9 +190,9 @@ class Singles:
         self.at[0], self.length[row] = row, -1
         try:
             env = make()
-        except (MotetError, KeyboardInterrupt):
-            raise
         except BaseException as error:
+            if isinstance(error, MotetError) or is_ctrl_c(error):
+                raise
             raise EnvironmentFailed(
                 f"{self._who(row)} could not be made: {described(error)}", self.piece.first + row
             ) from error
@@ -204,7 +205,7 @@ class Singles:
         return env
 
     def _who(self, row: int) -> str:
-        return f"Environment {self.piece.first + row} ({self.form.name})"
+        return f"Environment {numbered(self.piece.first + row)} ({self.form.name})"
 
     def _blame(self, row: int, what: str) -> BadEnvironment:
         step = int(self.length[row]) + 1
@@ -226,10 +227,9 @@ def close(env: Any) -> None:
     """Close an environment, which may have failed before and may not close either."""
     try:
         env.close()
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
-        pass
+    except BaseException as error:
+        if is_ctrl_c(error):
+            raise
 
 
 NEVER = np.iinfo(np.int64).max

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from motet.envs.drawing import BLUE, FAINT, GREEN, INK, ORANGE, Canvas, turned
 from motet.flow.environment import Environment
 from motet.flow.spaces import Box, Discrete
 
@@ -40,6 +41,9 @@ class MountainCar(Environment):
         state = jnp.stack([position, velocity])
         return state, state, -jnp.ones(()), terminated
 
+    def render(self, state: np.ndarray) -> np.ndarray:
+        return _picture(state, 0.5)
+
 
 @dataclass(frozen=True)
 class MountainCarContinuous(Environment):
@@ -66,6 +70,9 @@ class MountainCarContinuous(Environment):
         reward = 100 * terminated.astype(state.dtype) - 0.1 * force * force
         return state, state, reward, terminated
 
+    def render(self, state: np.ndarray) -> np.ndarray:
+        return _picture(state, 0.45)
+
 
 def _start(key: jax.Array) -> tuple[jax.Array, jax.Array]:
     state = jax.random.uniform(key, (2,), minval=RESET_LOW, maxval=RESET_HIGH)
@@ -79,3 +86,35 @@ def _drive(state: jax.Array, push: jax.Array) -> tuple[jax.Array, jax.Array]:
     position = position + velocity
     velocity = jnp.where(position <= MIN_POSITION, jnp.maximum(velocity, 0), velocity)
     return jnp.clip(position, MIN_POSITION, MAX_POSITION), velocity
+
+
+def _height(position: float) -> float:
+    return 0.45 * float(np.sin(3 * position)) + 0.55
+
+
+def _picture(state: np.ndarray, flag: float) -> np.ndarray:
+    """The valley, the car, and the flag it is to reach."""
+    place = float(state[0])
+    canvas = Canvas(480, 320, -1.25, 0.65, -0.02)
+    hills = [(x, _height(x)) for x in np.linspace(-1.3, 0.7, 120).tolist()]
+    canvas.shape([(-1.3, -1), *hills, (0.7, -1)], FAINT)
+    canvas.line(hills, INK, 2.5)
+    foot = flag, _height(flag)
+    canvas.line([foot, (flag, foot[1] + 0.17)], INK, 2.5)
+    canvas.shape([(flag, foot[1] + 0.17), (flag + 0.09, foot[1] + 0.135), (flag, foot[1] + 0.1)], GREEN)
+    slope = float(np.arctan(1.35 * np.cos(3 * place)))
+    car = place, _height(place)
+    body = [
+        (-0.065, 0.03),
+        (0.065, 0.03),
+        (0.065, 0.06),
+        (0.03, 0.065),
+        (0.015, 0.095),
+        (-0.035, 0.095),
+        (-0.05, 0.065),
+    ]
+    canvas.shape(turned([*body, (-0.065, 0.06)], slope, car), ORANGE)
+    for wheel in turned([(-0.038, 0.027), (0.038, 0.027)], slope, car):
+        canvas.disc(wheel, 0.022, INK)
+        canvas.disc(wheel, 0.009, BLUE)
+    return canvas.pixels()

@@ -22,6 +22,8 @@ UNSERVED = {
     "shimmy.GymV26CompatibilityV0 for example",
     "dm_env": "environments of dm_env. Make them environments of Gymnasium, by shimmy.DmControlCompatibilityV0 for "
     "example",
+    "dm_control": "environments of dm_env. Make them environments of Gymnasium, by shimmy.DmControlCompatibilityV0 for "
+    "example",
     "ray": "environments of RLlib. Make them environments of Gymnasium",
     "jumanji": "environments of Jumanji. Write a motet.Environment around them",
 }
@@ -67,6 +69,13 @@ def refuse_unserved(thing: Any, name: str) -> None:
         package = kind.__module__.partition(".")[0]
         if package in UNSERVED:
             raise BadEnvironment(f"{name} is one of the {UNSERVED[package]}.")
+
+
+def refuse_unserved_library(prefix: str, name: str) -> None:
+    """The same where the library is named, as in pettingzoo/pistonball_v6."""
+    package = prefix.lower().replace("-", "_")
+    if package in UNSERVED:
+        raise BadEnvironment(f"{name} is one of the {UNSERVED[package]}.")
 
 
 def _call(make: Callable[[], Any], name: str) -> Any:

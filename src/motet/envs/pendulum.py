@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import pi
+from math import cos, pi, sin
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from motet.envs.drawing import FAINT, INK, ORANGE, SHADE, Canvas
 from motet.flow.environment import Environment
 from motet.flow.spaces import Box
 
@@ -47,6 +48,19 @@ class Pendulum(Environment):
         speed = jnp.clip(speed + TAU * rate, -MAX_SPEED, MAX_SPEED)
         angle = angle + TAU * speed
         return jnp.stack([angle, speed]), _observe(angle, speed), -cost, jnp.zeros((), bool)
+
+    def render(self, state: np.ndarray) -> np.ndarray:
+        """The rod, the circle of its end, and upright."""
+        angle = float(state[0])
+        end = -sin(angle), cos(angle)  # an angle above 0 is to the left of upright
+        canvas = Canvas(400, 400, -1.35, 1.35, -1.35)
+        canvas.disc((0, 0), 1.0, SHADE)
+        canvas.disc((0, 0), 0.985, "#f8fafc")
+        canvas.dashes((0, 0), (0, 1), FAINT, 2, 12)
+        canvas.line([(0, 0), end], ORANGE, 22)
+        canvas.disc(end, 0.12, INK)
+        canvas.disc((0, 0), 0.06, INK)
+        return canvas.pixels()
 
 
 def _observe(angle: jax.Array, speed: jax.Array) -> jax.Array:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from motet.envs import wrapping
 from motet.envs.families import FAMILIES, Family, library, load
-from motet.errors import BadEnvironment, BadOption, UnknownName
+from motet.errors import BadEnvironment, BadOption, MotetError, UnknownName
 from motet.flow.environment import Environment
 from motet.flow.host import HostEnvironment
 from motet.flow.spaces import Space
@@ -77,7 +77,8 @@ def make(
     except TypeError as error:
         if not options:
             raise
-        raise BadOption(f"{env_id} does not take these options: {error}.") from error
+        trouble = str(error) if isinstance(error, MotetError) else f"{env_id} does not take these options: {error}."
+        raise BadOption(trouble) from error
     # What a run's folder says, so that it can be made again.
     object.__setattr__(env, ORIGIN, (everywhere(env_id), {**options, **wrappers}))
     return env
@@ -125,6 +126,8 @@ def _make(env_id: str, check_bounds: bool, options: dict[str, Any]) -> Environme
         return load(FAMILIES["gymnasium"].adapter)(load("motet.envs.atari:Atari")(env_id, **options), **strict)
     if env_id in _installed_ids(FAMILIES["gymnasium"]):
         return _adapter("gymnasium")(env_id, **strict, **options)
+    if slash:
+        load("motet.envs.own:refuse_unserved_library")(prefix, env_id)
     raise UnknownName("environment", env_id, _candidates(env_id))
 
 

@@ -13,7 +13,7 @@ from motet.envs.checks import Observations, write_flags, write_rewards
 from motet.envs.form import Form, Make, check_same_spaces
 from motet.envs.group import At, Seats, close
 from motet.envs.slots import Slot
-from motet.errors import BadEnvironment, EnvironmentFailed, MotetError, described
+from motet.errors import BadEnvironment, EnvironmentFailed, MotetError, described, is_ctrl_c
 
 
 class Vector:
@@ -46,9 +46,9 @@ class Vector:
         seeds, self.seeds = self.seeds, None
         try:
             observation, _ = self._env.reset(seed=self._seed(seeds))
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
+            if is_ctrl_c(error):
+                raise
             raise self._failed(error) from error
         self._write(observation, out.observation)
         for first, last in zip(out.observation, out.next_observation, strict=True):
@@ -59,9 +59,9 @@ class Vector:
         action = self.actions.batch(out.action)
         try:
             observation, reward, terminated, truncated, info = self._env.step(action)
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
+            if is_ctrl_c(error):
+                raise
             raise self._failed(error) from error
         write_rewards(np.asarray(reward), out.reward, self._blame)
         write_flags("terminated", np.asarray(terminated), out.terminated, self._blame)
@@ -130,9 +130,9 @@ class Vector:
     def _reset_rows(self, ended: np.ndarray) -> Any:
         try:
             observation, _ = self._env.reset(options={"reset_mask": ended.copy()})
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
+            if is_ctrl_c(error):
+                raise
             raise self._failed(error) from error
         return observation
 
@@ -145,9 +145,9 @@ class Vector:
     def _make(self, make: Make, count: int) -> VectorEnv:
         try:
             env = make(count)
-        except (MotetError, KeyboardInterrupt):
-            raise
         except BaseException as error:
+            if isinstance(error, MotetError) or is_ctrl_c(error):
+                raise
             raise EnvironmentFailed(f"{self._who()} could not be made: {described(error)}") from error
         if not isinstance(env, VectorEnv) or env.num_envs != count:
             got = f"one of {env.num_envs}" if isinstance(env, VectorEnv) else f"a {type(env).__name__}"

@@ -25,7 +25,7 @@ from motet.envs.shared import attach
 from motet.envs.slots import Slot, slots_over, slots_size
 from motet.envs.staff import Belongings, Worker
 from motet.errors import BadEnvironment, EnvironmentFailed, EnvironmentTimeout, MotetError, described
-from motet.flow.host import HostStep, Leaves, Opening
+from motet.flow.host import HostStep, Leaves, Opening, numbered
 from motet.memory import reserve
 
 LONGEST_SLEEP = 3600.0
@@ -293,11 +293,12 @@ class WorkerPool:
             return
         said = "; ".join(
             f"worker {worker.number} with {self._whose(worker)} is still {worker.busy}, at environment "
-            f"{self._opening.first + worker.rows.start + where_it_is(worker.words)}"
+            f"{numbered(self._opening.first + worker.rows.start + where_it_is(worker.words))}"
             for worker in late
         )
         raise EnvironmentTimeout(
-            f"After {self._opening.timeout:g} s {said} ({self._form.name}). If it may take that long, raise `timeout`."
+            f"After {self._opening.timeout:g} s {said} ({self._form.name}). "
+            "If it may take that long, raise `step_timeout`."
         )
 
     def _error(self, worker: Worker, words: dict[str, Any]) -> Exception:
@@ -309,7 +310,9 @@ class WorkerPool:
 
     def _whose(self, worker: Worker) -> str:
         first, last = (self._opening.first + index for index in (worker.rows.start, worker.rows.stop - 1))
-        return f"environment {first}" if first == last else f"environments {first} to {last}"
+        return (
+            f"environment {numbered(first)}" if first == last else f"environments {numbered(first)} to {numbered(last)}"
+        )
 
 
 def _even(count: int, workers: int) -> list[slice]:

@@ -34,6 +34,7 @@ class Wrapper(Environment):
         self._say("observation_space", self._observations(self.env.observation_space))
         self._say("action_space", self._actions(self.env.action_space))
         self._say("time_limit", self._limit(self.env.time_limit))
+        self._say("frames_per_second", self.env.frames_per_second)
 
     def _say(self, attribute: str, value: Any) -> None:
         object.__setattr__(self, attribute, value)
@@ -52,6 +53,13 @@ class Wrapper(Environment):
 
     def step(self, state: Any, action: Any, key: jax.Array) -> tuple[Any, Any, jax.Array, jax.Array]:
         return self.env.step(state, action, key)
+
+    def render(self, state: Any) -> np.ndarray:
+        return self.env.render(self._inside(state))
+
+    def _inside(self, state: Any) -> Any:
+        """The wrapped environment's state."""
+        return state
 
     def _box(self, space: Space, what: str) -> Box:
         if not isinstance(space, Box):
@@ -90,6 +98,9 @@ class FrameStack(Wrapper):
         frames = jnp.concatenate([frames[1:], frame[None]])
         return (inner, frames), frames, reward, terminated
 
+    def _inside(self, state: Any) -> Any:
+        return state[0]
+
 
 @dataclass(frozen=True)
 class FrameDelta(Wrapper):
@@ -110,6 +121,9 @@ class FrameDelta(Wrapper):
         inner, before = state
         inner, frame, reward, terminated = self.env.step(inner, action, key)
         return (inner, frame), frame - before, reward, terminated
+
+    def _inside(self, state: Any) -> Any:
+        return state[0]
 
 
 @dataclass(frozen=True)
@@ -144,6 +158,9 @@ class ActionRepeat(Wrapper):
         once = (inner, length + 1, observation, reward, terminated)
         inner, length, observation, reward, terminated = jax.lax.fori_loop(1, self.n, again, once)
         return (inner, length), observation, reward, terminated
+
+    def _inside(self, state: Any) -> Any:
+        return state[0]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ away the other end, the further out the curve.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -40,6 +40,15 @@ INK: dict[Kind, str] = {
     "reprioritize": "#b45309",
     "apply": "#be123c",
 }
+PLACES = (
+    ("#bfdbfe", "#1d4ed8"),
+    ("#fed7aa", "#c2410c"),
+    ("#bbf7d0", "#15803d"),
+    ("#ddd6fe", "#6d28d9"),
+    ("#fde68a", "#b45309"),
+    ("#fecdd3", "#be123c"),
+)
+"""Fill and ink of what runs in one place; the first place has the first."""
 RATE = {"step": "#ea580c", "update": "#7c3aed", "iteration": "#2563eb", "run": "#94a3b8"}
 FAINT = ' fill-opacity="0.45" stroke-opacity="0.5" stroke-dasharray="4 3"'
 UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -59,9 +68,15 @@ LABEL, LETTER, MARGIN, TOP = 226, 6.63, 24, 104
 """Width of a label and of one of its letters, the picture's margin, and the height of its head."""
 
 
-def svg(graph: Graph) -> str:
-    """The graph as a self-contained SVG document."""
-    return "\n".join(_Picture(graph).draw()) + "\n"
+def svg(graph: Graph, homes: Mapping[str, str] | None = None) -> str:
+    """The graph as a self-contained SVG document. With `homes`, which say where each node runs, nodes have the colours
+    of their places, and edges within a place are faint."""
+    return "\n".join(_Picture(graph, homes or {}).draw()) + "\n"
+
+
+def place_colours(names: list[str]) -> dict[str, tuple[str, str]]:
+    """The fill and ink of each place, in their order."""
+    return {name: PLACES[index % len(PLACES)] for index, name in enumerate(names)}
 
 
 @dataclass(frozen=True)
@@ -79,9 +94,11 @@ class _Picture:
     """Where everything is. Heights follow from the edges' ends, widths from the depth of the nest."""
 
     graph: Graph
+    homes: Mapping[str, str]
     boxes: list[_Box] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.places = place_colours(sorted(set(self.homes.values())))
         self.ways = bundles(self.graph)
         self.order = {node.name: place for place, node in enumerate(self.graph.nodes())}
         self.depth = max(len(path) for item, path in walk(self.graph.root) if isinstance(item, Node))
@@ -203,7 +220,8 @@ class _Picture:
 
     def _node(self, box: _Box, node: Node) -> Iterator[str]:
         left, right = self.borders(box)
-        fill, ink = FILL[node.kind], INK[node.kind]
+        home = self.homes.get(node.name)
+        fill, ink = self.places[home] if home else (FILL[node.kind], INK[node.kind])
         middle = box.top + box.height / 2
         kind = node.kind + (", batch statistic" if node.statistic else "")
         yield f"<g><title>{escape(_reads_and_writes(node))}</title>"
@@ -227,7 +245,9 @@ class _Picture:
         out = turn + side * self.bulge(way)
         size = sum(self.graph.variables[edge.var].nbytes() for edge in edges)
         weight = f'stroke-width="{1 + 0.3 * math.log10(max(size, 1)):.2f}"' if way.rate != "run" else DASHES
-        yield f"<g><title>{escape(self._details(way, edges))}</title>"
+        within = bool(self.places) and self.homes.get(way.producer) == self.homes.get(way.consumer)
+        faint = ' opacity="0.4"' if within and len(self.places) > 1 else ""
+        yield f"<g{faint}><title>{escape(self._details(way, edges))}</title>"
         yield (
             f'<path class="edge" d="M{edge_of_node:.1f} {start:.1f} H{turn:.1f} C{out:.1f} {start:.1f} {out:.1f} '
             f'{end:.1f} {turn:.1f} {end:.1f} H{edge_of_node + side * 7:.1f}" stroke="{colour}" '
@@ -261,13 +281,13 @@ class _Picture:
                 + _text(at + 33, top + 4, label, "note")
             )
             at += 33 + len(label) * 6.95 + 22
-        kinds: dict[Kind, None] = dict.fromkeys(node.kind for node in self.graph.nodes())
-        for kind in kinds:
+        kinds = {node.kind: (FILL[node.kind], INK[node.kind]) for node in self.graph.nodes()}
+        for name, (fill, ink) in (self.places or kinds).items():
             yield (
-                f'<rect x="{at:.1f}" y="{top - 7:.1f}" width="14" height="14" rx="4" fill="{FILL[kind]}" '
-                f'stroke="{INK[kind]}"/>' + _text(at + 20, top + 4, kind, "note")
+                f'<rect x="{at:.1f}" y="{top - 7:.1f}" width="14" height="14" rx="4" fill="{fill}" '
+                f'stroke="{ink}"/>' + _text(at + 20, top + 4, name, "note")
             )
-            at += 20 + len(kind) * 6.95 + 18
+            at += 20 + len(name) * 6.95 + 18
 
 
 def _side(way: Way) -> Side:

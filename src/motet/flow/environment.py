@@ -25,12 +25,17 @@ class Environment:
 
     `reset(key) -> (state, observation)` and `step(state, action, key) -> (state, observation, reward, terminated)`
     are pure functions of one environment; `state` is any pytree of arrays. Time limits are motet's business.
+
+    One that can be seen also has `render(state) -> uint8 [height, width, 3]`, in NumPy, which training never calls.
     """
 
     observation_space: Space
     action_space: Space
     time_limit: int | None = None
     """Steps after which an episode is cut off (truncated), or None."""
+
+    frames_per_second: int = 30
+    """How fast a recording of it plays: a picture for each step."""
 
     name: str = "Environment"
     """What messages, displays and run folders call it; the class's own name unless it says another."""
@@ -46,6 +51,12 @@ class Environment:
     def step(self, state: Any, action: Any, key: jax.Array) -> tuple[Any, Any, jax.Array, jax.Array]:
         raise NotImplementedError(
             f"{self.name} must define step(self, state, action, key) -> (state, observation, reward, terminated)"
+        )
+
+    def render(self, state: Any) -> np.ndarray:
+        """A picture of one state, whose arrays are NumPy's: uint8 [height, width, 3]. All of one size."""
+        raise BadEnvironment(
+            f"{self.name} cannot draw itself: it has no render(self, state) -> uint8 [height, width, 3]."
         )
 
 

@@ -225,6 +225,10 @@ class Graph:
         assert isinstance(last, Loop)
         return last
 
+    def steps_after(self, iterations: int) -> int:
+        """Environment steps that so many iterations have taken, those before the first one included."""
+        return self.prefill_steps + iterations * self.steps_per_iteration
+
     def nodes(self) -> list[Node]:
         return [item for item, _ in walk(self.root) if isinstance(item, Node)]
 

@@ -18,6 +18,15 @@ Leaves = tuple[np.ndarray, ...]
 """The leaves of observations or actions of B environments, in the order of JAX's pytrees, each [B, ...]."""
 
 
+UNSEEN = 1_000_000
+"""The index of an evaluation's first host environment: no training reaches it, so it starts from states of its own."""
+
+
+def numbered(index: int) -> str:
+    """An environment's index, for messages."""
+    return str(index) if index < UNSEEN else f"{index - UNSEEN} of an evaluation"
+
+
 class HostStep(NamedTuple):
     """What one step of B environments gives. An episode that ended has been reset in the same step."""
 
@@ -85,10 +94,13 @@ class Opening:
     """Seconds that one step, or the start of a worker, may take."""
     restarts: int = 3
     """How often dead workers are started anew before that is an error."""
+    resumes: int = 0
+    """How often the run was taken up again: each time, environments begin other episodes."""
 
     def seed_of(self, index: int, restart: int = 0) -> int:
         """The seed of environment `index` of this pool: the same in one piece and in many, another after a restart."""
-        address = [self.seed, self.first + index, *([restart] if restart else [])]
+        address = [self.seed, self.first + index, *([restart] if restart or self.resumes else [])]
+        address += [self.resumes] if self.resumes else []
         return int(np.random.SeedSequence(address).generate_state(1)[0])
 
 

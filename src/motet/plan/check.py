@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from motet.errors import BadPlan
 from motet.flow.graph import Graph, written
-from motet.plan import check_batches, check_links, places
+from motet.plan import check_batches, check_links, hosts, places
 from motet.plan.plan import OUTSIDE, REST, Plan
 from motet.plan.project import Ownership
 
@@ -22,8 +22,11 @@ def check(graph: Graph, plan: Plan, devices: Devices | None = None, platform: st
         raise BadPlan(found)
 
 
-def violations(graph: Graph, plan: Plan, devices: Devices | None = None, platform: str = "cpu") -> list[str]:
-    """Everything that keeps `plan` from running `graph`; without `devices`, places are not looked at."""
+def violations(
+    graph: Graph, plan: Plan, devices: Devices | None = None, platform: str = "cpu", *, traced: bool = True
+) -> list[str]:
+    """Everything that keeps `plan` from running `graph`; without `devices`, places are not looked at. With `traced`
+    false it may be cut in ways that the graph was not traced for: whether a plan fits does not depend on it."""
     found = [*numbers(plan), *_claims(graph, plan)]
     if found:  # the rest needs to know where each node is
         return [*found, *_places(plan, devices, platform)]
@@ -32,10 +35,12 @@ def violations(graph: Graph, plan: Plan, devices: Devices | None = None, platfor
         *_writers(graph, owned),
         *_replicated_state(graph, plan, owned),
         *_division(graph, plan),
-        *_hosts(graph, plan, owned),
+        *(_untraced(graph, plan) if traced else ()),
+        *_host_environments(graph, plan, owned),
         *_outside(graph, plan, owned),
         *check_batches.problems(graph, plan, owned),
         *check_links.problems(graph, plan, owned),
+        *hosts.problems(plan),
         *_places(plan, devices, platform),
     ]
 
@@ -53,6 +58,7 @@ def numbers(plan: Plan) -> Iterator[str]:
             yield f"fragment {name!r}: workers must be a whole number of at least 0, got {fragment.workers!r}"
         if fragment.place is not None and not places.parse(fragment.place) and not _is_outside(fragment.place):
             yield f'fragment {name!r}: place must look like "cpu:0", "host" or "opencl:0", got {fragment.place!r}'
+    yield from hosts.numbers(plan)
     for name, link in plan.links.items():
         whole = isinstance(link.lag, int) and not isinstance(link.lag, bool) and link.lag >= 0
         if not whole and link.lag != "latest":
@@ -119,11 +125,15 @@ def _division(graph: Graph, plan: Plan) -> Iterator[str]:
                     f"environments, which {pieces} = {parts} does not divide; use a number of pieces that divides "
                     f"{count}"
                 )
-        if all(count % parts == 0 for _, count in graph.divisors) and fragment.cut not in graph.cuts:
+
+
+def _untraced(graph: Graph, plan: Plan) -> Iterator[str]:
+    for name, fragment in plan.fragments.items():
+        if all(count % fragment.cut.parts == 0 for _, count in graph.divisors) and fragment.cut not in graph.cuts:
             yield f"fragment {name!r}: the graph was not traced for {fragment.cut}; pass cuts=plan.cuts() to trace"
 
 
-def _hosts(graph: Graph, plan: Plan, owned: Ownership) -> Iterator[str]:
+def _host_environments(graph: Graph, plan: Plan, owned: Ownership) -> Iterator[str]:
     """Where environments that are not written in JAX may run, and what is for them alone."""
     for node in graph.sites().values():
         name = owned.home[node.name]
@@ -138,17 +148,17 @@ def _hosts(graph: Graph, plan: Plan, owned: Ownership) -> Iterator[str]:
                 f"fragment {name!r}: {fragment.workers} workers for the {graph.num_envs // fragment.replicas} "
                 "environments of a replica would leave some without any: lower workers"
             )
-    hosts = {owned.home[node.name] for node in graph.sites().values() if node.host is not None}
+    homes = {owned.home[node.name] for node in graph.sites().values() if node.host is not None}
     for name, fragment in plan.fragments.items():
         if fragment.first_ready and not fragment.workers:
             yield (
                 f"fragment {name!r} goes on with whose environments are ready first, but without workers its own "
                 "thread steps them, one after the other: set workers to at least 1, or first_ready to False"
             )
-        if fragment.workers and name not in hosts:
+        if fragment.workers and name not in homes:
             why = (
-                f"its environments are in fragment {next(iter(hosts))!r}"
-                if hosts
+                f"its environments are in fragment {next(iter(homes))!r}"
+                if homes
                 else f"{graph.environment} is written in JAX and is compiled, not stepped by processes"
             )
             yield f"fragment {name!r} has {fragment.workers} workers, but {why}: set workers to 0"

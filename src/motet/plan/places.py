@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from motet.plan.hosts import hosts_of, most_devices, numbers
 from motet.plan.plan import OUTSIDE, Fragment, Plan
 
 
@@ -16,29 +17,34 @@ class Spot(NamedTuple):
     """Their numbers among the devices of the platform."""
     store: str = ""
     """What else holds a replay there: "host" or an OpenCL device; empty: nothing."""
+    host: int = 0
+    """Which host's devices they are."""
 
 
 def locate(plan: Plan, devices: Mapping[str, int]) -> dict[str, list[Spot]]:
     """Fragment -> the spot of each replica, for a plan that `check` accepts.
 
-    `devices` counts the devices of each platform, the usual one first. Fragments without a place take its devices in
-    turn; a place names its platform, so that actors may be on "cpu:0" and the learner on "cuda:0".
+    `devices` counts the devices of each platform, the usual one first, on each host. Fragments without a place take its
+    devices in turn; a place names its platform, so that actors may be on "cpu:0" and the learner on "cuda:0".
     """
     usual = next(iter(devices))
-    spots: dict[str, list[Spot]] = {}
-    turn = 0
+    spots: dict[str, list[Spot]] = {name: [] for name in plan.fragments}
+    turns = [0] * plan.hosts
     for name, fragment in plan.fragments.items():
-        if fragment.outside:
-            # What is drawn there comes from JAX's random numbers, computed on the host's processor if JAX has it.
-            spots[name] = [Spot("cpu" if "cpu" in devices else usual, (0,), str(fragment.place))]
-            continue
-        platform, first = parse(fragment.place) or (usual, turn)
-        spots[name] = [
-            Spot(platform, tuple((start + shard) % devices[platform] for shard in range(fragment.shards)))
-            for start in (first + each // fragment.per_device * fragment.shards for each in range(fragment.replicas))
-        ]
-        if fragment.place is None:
-            turn += fragment.devices
+        hosts = hosts_of(plan, name)
+        for host in dict.fromkeys(hosts):
+            if fragment.outside:
+                # What is drawn there comes from JAX's random numbers, computed on the host's processor if JAX has it.
+                spots[name].append(Spot("cpu" if "cpu" in devices else usual, (0,), str(fragment.place), host))
+                continue
+            platform, first = parse(fragment.place) or (usual, turns[host])
+            count = hosts.count(host)
+            spots[name] += [
+                Spot(platform, tuple((start + shard) % devices[platform] for shard in range(fragment.shards)), "", host)
+                for start in (first + each // fragment.per_device * fragment.shards for each in range(count))
+            ]
+            if fragment.place is None:
+                turns[host] += -(-count // fragment.per_device) * fragment.shards
     return spots
 
 
@@ -59,9 +65,9 @@ def parse(place: object) -> tuple[str, int] | None:
 
 
 def problems(plan: Plan, devices: Mapping[str, int]) -> Iterator[str]:
-    """Which fragments want devices that are not there."""
+    """Which fragments want devices that are not there, on a host that has so many."""
     usual = next(iter(devices))
-    for name, fragment in plan.fragments.items():
+    for name, fragment in plan.fragments.items() if not list(numbers(plan)) else ():
         if fragment.outside or not _is_counted(fragment):
             continue
         place = parse(fragment.place)
@@ -71,8 +77,8 @@ def problems(plan: Plan, devices: Mapping[str, int]) -> Iterator[str]:
             yield f"fragment {name!r} is placed on {fragment.place!r}, but devices here are of the kind {found}"
             continue
         count = devices[platform]
-        if place and place[1] + fragment.devices > count:
-            last = place[1] + fragment.devices - 1
+        if place and place[1] + most_devices(plan, name) > count:
+            last = place[1] + most_devices(plan, name) - 1
             there = f"there are {count} {_advice(platform, last + 1)}"
             yield f"fragment {name!r} takes devices {place[1]} to {last}, but {there}"
         elif not place and fragment.shards > count:

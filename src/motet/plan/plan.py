@@ -5,6 +5,7 @@ A plan is a frozen value. Making one touches no device; it goes to JSON and back
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -35,6 +36,9 @@ class Fragment:
     place: str | None = None
     """The first device, as "cpu:0"; the following replicas and shards take the next ones. None: any. A replay may
     also lie in the host's memory, "host", or on an OpenCL device, "opencl:0"."""
+    host: int | None = None
+    """The number of the host that all of it lies on, counted from 0. None: its replicas lie over all hosts of the plan
+    in blocks, and a fragment in one piece on the first."""
     per_device: int = 1
     """Replicas that share a device: while one waits for its environments, another uses it."""
     workers: int = 0
@@ -85,6 +89,8 @@ class Plan:
     per_replica: tuple[str, ...] = ()
     """Nodes whose statistics may be taken over one replica's share of the batch."""
     name: str = "custom"
+    hosts: int = 1
+    """How many hosts, each a process with devices of its own, the replicas lie over (see `motet.plan.hosts`)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fragments", MappingProxyType(dict(self.fragments)))
@@ -96,8 +102,8 @@ class Plan:
 
     def cuts(self) -> tuple[Cut, ...]:
         """The ways in which this plan cuts the environment axis; numbers that make no sense are left to `check`."""
-        cuts = dict.fromkeys(fragment.cut for fragment in self.fragments.values())
-        return tuple(cut for cut in cuts if all(isinstance(count, int) and count > 0 for count in cut))
+        whole = [each for each in self.fragments.values() if all(map(_counts, (each.replicas, each.shards)))]
+        return tuple(dict.fromkeys(fragment.cut for fragment in whole))
 
     def homes(self, graph: Graph) -> dict[str, str]:
         """Node -> fragment, for a plan that `check` accepts."""
@@ -121,6 +127,7 @@ class Plan:
                 "fragments": {name: asdict(fragment) for name, fragment in self.fragments.items()},
                 "links": {name: asdict(link) for name, link in self.links.items()},
                 "per_replica": list(self.per_replica),
+                "hosts": self.hosts,
             },
             indent=2,
         )
@@ -128,31 +135,46 @@ class Plan:
     @staticmethod
     def from_json(text: str) -> Plan:
         """Read what `to_json` wrote; every mistake in it is reported at once."""
+        plan, problems = Plan.read(text)
+        if plan is None or problems:
+            raise BadPlan(problems)
+        return plan
+
+    @staticmethod
+    def read(text: str) -> tuple[Plan | None, list[str]]:
+        """Read what somebody wrote by hand -> the plan without the keys that nobody knows, if it is one otherwise, and
+        every mistake."""
         try:
             data = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise BadPlan([f"the file is not JSON: {error}"]) from None
+        except RecursionError:
+            return None, ["the file is damaged: it is nested too deeply"]
+        except ValueError as error:
+            return None, [f"the file is not JSON: {error}"]
         problems = list(_problems(data))
         if problems:
-            raise BadPlan(problems)
-        return Plan(
+            return None, [*_all_unknown(data), *problems]
+        plan = Plan(
             fragments={
-                name: Fragment(**{**value, "nodes": tuple(value["nodes"])}) for name, value in data["fragments"].items()
+                name: Fragment(**{**_known(value, Fragment), "nodes": tuple(value["nodes"])})
+                for name, value in data["fragments"].items()
             },
-            links={name: Link(**value) for name, value in data.get("links", {}).items()},
+            links={name: Link(**_known(value, Link)) for name, value in data.get("links", {}).items()},
             per_replica=tuple(data.get("per_replica", ())),
             name=data.get("name", "custom"),
+            hosts=data.get("hosts", 1),
         )
+        return plan, _all_unknown(data)
 
 
 def _problems(data: Any) -> list[str]:
     """Whatever in decoded JSON is not of a plan's form."""
     if not isinstance(data, dict) or not isinstance(data.get("fragments"), dict):
         return ['a plan is an object with the key "fragments", an object of fragments by name']
-    problems = [f"unknown key {key!r}; a plan has {_names(Plan)}" for key in data if key not in _names(Plan)]
+    problems = []
     for name, value in data["fragments"].items():
-        problems += _unknown(f"fragment {name!r}", value, Fragment)
-        if isinstance(value, dict) and not _is_names(value.get("nodes")):
+        if not isinstance(value, dict):
+            problems.append(f"fragment {name!r} must be an object with {_names(Fragment)}, got {value!r}")
+        elif not _is_names(value.get("nodes")):
             problems.append(f'fragment {name!r} needs "nodes", a list of node names, kinds or "*"')
     links, names = data.get("links", {}), data.get("per_replica", [])
     if not isinstance(links, dict):
@@ -160,14 +182,39 @@ def _problems(data: Any) -> list[str]:
     if names and not _is_names(names):
         problems.append(f'"per_replica" must be a list of node names, got {names!r}')
     for name, value in links.items() if isinstance(links, dict) else ():
-        problems += _unknown(f"link {name!r}", value, Link)
+        if not isinstance(value, dict):
+            problems.append(f"link {name!r} must be an object with {_names(Link)}, got {value!r}")
     return problems
 
 
+def _all_unknown(data: Any) -> list[str]:
+    """Every key of decoded JSON that nobody knows."""
+    if not isinstance(data, dict):
+        return []
+    found = _unknown("the plan", data, Plan)
+    for plural, kind in (("fragments", Fragment), ("links", Link)):
+        values = data.get(plural)
+        for name, value in values.items() if isinstance(values, dict) else ():
+            found += _unknown(f"{plural[:-1]} {name!r}", value, kind)
+    return found
+
+
 def _unknown(where: str, value: Any, kind: type) -> list[str]:
-    if not isinstance(value, dict):
-        return [f"{where} must be an object with {_names(kind)}, got {value!r}"]
-    return [f"{where} has the unknown key {key!r}; it takes {_names(kind)}" for key in value if key not in _names(kind)]
+    keys = [key for key in value if key not in _names(kind)] if isinstance(value, dict) else []
+    return [f"{where} has the unknown key {key!r}; {_meant(key, kind)}" for key in keys]
+
+
+def _meant(key: str, kind: type) -> str:
+    near = difflib.get_close_matches(key, _names(kind), 1)
+    return f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(_names(kind))}"
+
+
+def _known(value: dict[str, Any], kind: type) -> dict[str, Any]:
+    return {key: each for key, each in value.items() if key in _names(kind)}
+
+
+def _counts(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _is_names(value: Any) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from motet.flow.describe import extent, grouped, table, title
 from motet.flow.graph import Graph, Node
+from motet.plan.hosts import replicas_on
 from motet.plan.places import parse
 from motet.plan.plan import Fragment, Plan
 from motet.plan.project import Program, Receive, Rounds, Send, Statement, project
@@ -20,7 +21,7 @@ def text(graph: Graph, plan: Plan) -> str:
     """A plan that `check` accepts, as it would run."""
     programs = project(graph, plan)
     alone = sum(fragment.replicas for fragment in plan.fragments.values()) == 1
-    lines = [f"{title(graph)}, plan {plan.name}", extent(graph), "", *_fragments(graph, plan)]
+    lines = [f"{title(graph)}, plan {plan.name}", extent(graph), "", *_fragments(graph, plan), *_hosts(graph, plan)]
     for name, program in programs.items():
         fragment = plan.fragments[name]
         found = schedule(graph, program, fragment, inside=asks_inside(graph, fragment, _platform(fragment)))
@@ -43,6 +44,26 @@ def _fragments(graph: Graph, plan: Plan) -> list[str]:
     if plan.per_replica:
         lines.append(f"(statistics over one replica's share of the batch: {', '.join(plan.per_replica)})")
     return lines
+
+
+def _hosts(graph: Graph, plan: Plan) -> Iterator[str]:
+    """What lies where, if there are several hosts."""
+    if plan.hosts == 1:
+        return
+    yield ""
+    rows = []
+    for host in range(plan.hosts):
+        there = {name: replicas_on(plan, name, host) for name in plan.fragments}
+        for number, (name, found) in enumerate((name, each) for name, each in there.items() if each):
+            replicas = plan.fragments[name].replicas
+            share = graph.num_envs // replicas
+            who = name if replicas == 1 else f"{name}[{_span(found)}]"
+            rows.append(("" if number else host, who, f"{found[0] * share}-{(found[-1] + 1) * share - 1}"))
+    yield from table(("host", "replicas", "environments"), rows, "><<")
+
+
+def _span(numbers: range) -> str:
+    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
 
 
 def _copies(graph: Graph, fragment: Fragment) -> str:
@@ -105,15 +126,23 @@ def _verb(step: Send | Receive) -> str:
 
 
 def _links(graph: Graph, plan: Plan, programs: dict[str, Program]) -> list[str]:
+    found = traffic(graph, plan, programs, period(graph))
     rows = [
-        (row.link, row.source, row.target, row.rate, f"{row.messages:,}", f"{row.bytes:,}", row.lag)
-        for row in traffic(graph, plan, programs, period(graph))
+        (row.link, row.source, row.target, row.rate, f"{row.messages:,}", f"{row.bytes:,}", row.lag) for row in found
     ]
     if not rows:
         return ["Nothing is cut: no link carries anything."]
     header = ("link", "from", "to", "rate", "messages", "bytes", "lag")
     each = "one iteration" if period(graph) == 1 else f"{period(graph)} iterations"
-    return [*table(header, rows, "<<<<>>>"), f"(messages and bytes are for {each})"]
+    lines = [*table(header, rows, "<<<<>>>"), f"(messages and bytes are for {each})"]
+    if plan.hosts > 1:
+        crossing = {row.link: 0 for row in found}
+        for row in found:
+            crossing[row.link] += row.crossing
+        total = sum(crossing.values())
+        parts = ", ".join(f"{link} {size:,}" for link, size in crossing.items() if size)
+        lines.append(f"Between hosts, {each} sends {total:,} bytes{f': {parts}' if parts else ''}.")
+    return lines
 
 
 def node_table(graph: Graph, plan: Plan) -> dict[str, list[Node]]:

@@ -95,14 +95,15 @@ def is_sent(wire: Wire, path: Version, last: int | None) -> bool:
     return not (wire.carried and path[-1:] == (last,) and not wire.through)
 
 
-def due(wire: Wire, path: Version, first: int) -> Version | None:
-    """The round whose value is read in round `path`; None while the value from before the loop still serves."""
+def due(wire: Wire, path: Version, first: int, begun: int = 0) -> Version | None:
+    """The round whose value is read in round `path` of a loop with the `first` round; None while the value from before
+    that still serves. Rounds that count on through iterations do so from iteration `begun`."""
     if not wire.carried:
         return path
     assert isinstance(wire.lag, int)
     wanted = number(wire, path) - 1 - wire.lag
     if wire.through:
-        return None if wanted < 0 else divmod(wanted, wire.through)
+        return None if wanted < begun * wire.through else divmod(wanted, wire.through)
     return None if wanted < first else (*path[:-1], wanted)
 
 
@@ -133,6 +134,16 @@ def rounds_sent(wire: Wire, count: int) -> int:
 
 
 # How many messages may be under way.
+
+
+def unread(wire: Wire) -> int:
+    """Of what was sent before an iteration, how much is read in that iteration or later: the last messages of the wire
+    that belong to a cut between two iterations. What does not last from one iteration to the next leaves none."""
+    if not wire.carried:
+        return 0
+    if wire.lag == "latest":
+        return 1
+    return wire.lag + 1 if wire.loop == "iteration" or wire.through else 0
 
 
 def capacities(wires: Iterable[Wire]) -> Mapping[Wire, int]:

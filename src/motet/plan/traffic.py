@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import lcm, prod
 
 from motet.flow.graph import Graph, Loop
+from motet.plan.hosts import hosts_of
 from motet.plan.plan import Lag, Plan
 from motet.plan.project import Program, Rounds, wires
 from motet.plan.protocol import Wire, rounds_sent
@@ -24,6 +25,8 @@ class Traffic:
     bytes: int
     lag: Lag
     rate: str
+    crossing: int = 0
+    """How many of the bytes go from one host to another."""
 
 
 def traffic(graph: Graph, plan: Plan, programs: Mapping[str, Program], iterations: int = 1) -> list[Traffic]:
@@ -31,7 +34,7 @@ def traffic(graph: Graph, plan: Plan, programs: Mapping[str, Program], iteration
     rows: dict[tuple[str, str, str], Traffic] = {}
     for program in programs.values():
         for wire, around in wires(program.body):
-            sizes = message_sizes(graph, plan, wire)
+            sizes, crossing = message_sizes(graph, plan, wire), _crossing(graph, plan, wire)
             rounds = prod(loop.count for loop in around[:-1]) * _sends(wire, around)
             rounds *= iterations // prod(loop.every for loop in around)
             old = rows.get((wire.link, wire.source, wire.target))
@@ -43,16 +46,28 @@ def traffic(graph: Graph, plan: Plan, programs: Mapping[str, Program], iteration
                 sum(sizes) * rounds + (old.bytes if old else 0),
                 wire.lag or (old.lag if old else 0),
                 _faster(around[-1].rate if around else "iteration", old.rate if old else "iteration"),
+                sum(crossing) * rounds + (old.crossing if old else 0),
             )
     return list(rows.values())
 
 
 def message_sizes(graph: Graph, plan: Plan, wire: Wire) -> list[int]:
     """The bytes of each message of one round, one for each pair of replicas that talk."""
+    return list(_messages(graph, plan, wire).values())
+
+
+def _crossing(graph: Graph, plan: Plan, wire: Wire) -> list[int]:
+    """The bytes of those messages of one round that go from one host to another."""
+    senders, receivers = hosts_of(plan, wire.source), hosts_of(plan, wire.target)
+    return [size for (s, r), size in _messages(graph, plan, wire).items() if senders[s] != receivers[r]]
+
+
+def _messages(graph: Graph, plan: Plan, wire: Wire) -> dict[tuple[int, int], int]:
+    """Sender and receiver of each message of one round -> its bytes."""
     vars = tuple(graph.variables[name] for name in wire.vars)
     senders, receivers = plan.fragments[wire.source].replicas, plan.fragments[wire.target].replicas
-    found = (pieces(vars, s, senders, r, receivers) for s in range(senders) for r in range(receivers))
-    return [nbytes(vars, each) for each in found if each]
+    found = {(s, r): pieces(vars, s, senders, r, receivers) for s in range(senders) for r in range(receivers)}
+    return {pair: nbytes(vars, each) for pair, each in found.items() if each}
 
 
 def _sends(wire: Wire, around: tuple[Rounds, ...]) -> int:

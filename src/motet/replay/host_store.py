@@ -45,6 +45,12 @@ class HostKeeper:
     def take(self, array: np.ndarray, place: np.ndarray, column: np.ndarray) -> np.ndarray:
         return array[place, column]
 
+    def read(self, array: np.ndarray) -> np.ndarray:
+        return np.array(array)
+
+    def write(self, array: np.ndarray, values: np.ndarray) -> None:
+        array[:] = values
+
     def tree(self, replay: Prioritised, rows: int, columns: int) -> HostTree:
         shape = replay.tree_shape(rows)
         return HostTree(shape, self.array(jax.ShapeDtypeStruct((columns, shape.nodes), np.float32)))

@@ -102,6 +102,14 @@ class Device:
             self.download(result, values)
         return values
 
+    def read(self, array: DeviceArray) -> np.ndarray:
+        values = np.empty(array.shape, array.dtype)
+        return self.download(array.buffer, values) if values.size else values
+
+    def write(self, array: DeviceArray, values: np.ndarray) -> None:
+        if values.size:
+            self.cl.enqueue_copy(self.queue, array.buffer, np.ascontiguousarray(values, array.dtype))
+
     def tree(self, replay: Prioritised, rows: int, columns: int) -> DeviceTree:
         return DeviceTree(self, replay.tree_shape(rows), columns)
 
@@ -127,6 +135,9 @@ class DeviceTree:
     def array(self) -> np.ndarray:
         """A copy of all nodes."""
         return self.device.download(self._array.buffer, np.empty(self._array.shape, np.float32))
+
+    def load(self, array: np.ndarray) -> None:
+        self.device.write(self._array, array)
 
     def update(self, column: np.ndarray, leaf: np.ndarray, value: np.ndarray) -> None:
         """Set leaves [N] and all that is above them; the last entry for a leaf counts, those of -1 are left out."""

@@ -6,6 +6,7 @@ of the pure state, by the same functions, so the same additions, updates and ran
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol, Self
 
@@ -23,6 +24,9 @@ from motet.replay.ring import Ring, Types
 from motet.replay.uniform import Uniform
 from motet.replay.windows import Reader
 
+PLACES = ("newest", "count", "going", "floor")
+"""What of `Pictures` a store holds itself."""
+
 
 class SumTree(Protocol):
     """One sum tree for each environment; see motet.replay.tree."""
@@ -39,6 +43,15 @@ class SumTree(Protocol):
         """The sum of all trees."""
         ...
 
+    @property
+    def array(self) -> np.ndarray:
+        """All nodes of all trees."""
+        ...
+
+    def load(self, array: np.ndarray) -> None:
+        """Go on with the nodes that other trees of the same shape had."""
+        ...
+
 
 class Keeper(Protocol):
     """Where arrays lie."""
@@ -53,6 +66,14 @@ class Keeper(Protocol):
 
     def take(self, array: Any, place: np.ndarray, column: np.ndarray) -> np.ndarray:
         """The entries at places and columns of any one shape."""
+        ...
+
+    def read(self, array: Any) -> np.ndarray:
+        """A copy of a whole array."""
+        ...
+
+    def write(self, array: Any, values: np.ndarray) -> None:
+        """Replace a whole array."""
         ...
 
     def tree(self, replay: Prioritised, rows: int, columns: int) -> SumTree: ...
@@ -144,6 +165,46 @@ class Store:
             raise BadOption("A uniform replay has no priorities to hold back; use Prioritised.")
         row, column = np.asarray(index).T
         self._tree.update(column, np.where(row < 0, -1, row % self._rows), np.zeros(row.size, np.float32))
+
+    def state(self) -> dict[str, np.ndarray]:
+        """A copy of all that is remembered, and of all that decides what is drawn and overwritten next."""
+        kept = {name: self._keeper.read(array) for name, array in self._kept().items()}
+        counts = {"written": np.asarray(self._written, np.int64), "largest": self._largest.copy()}
+        trees = {} if self._tree is None else {"tree": np.array(self._tree.array)}
+        return {**kept, **{name: np.array(each) for name, each in self._places().items()}, **counts, **trees}
+
+    def load(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on exactly from the state of another store of the same replay, wherever that one lies."""
+        for name, wanted in self.state_shapes().items():
+            if name not in state or state[name].shape != wanted:
+                came = state[name].shape if name in state else "nothing"
+                raise BadOption(f"The replay's {name} should have shape {wanted}, but {came} came.")
+        for name, array in self._kept().items():
+            self._keeper.write(array, state[name])
+        if self._tree is not None:
+            self._tree.load(state["tree"])
+        self._written, self._largest = int(state["written"]), np.array(state["largest"])
+        if isinstance(self._pictures, Pictures):
+            places = {name: np.array(state[f"pictures.{name}"]) for name in PLACES}
+            self._pictures = replace(self._pictures, **places)
+
+    def state_shapes(self) -> dict[str, tuple[int, ...]]:
+        """What a state of this store is made of."""
+        plain = {name: np.shape(each) for name, each in {**self._places(), "largest": self._largest}.items()}
+        trees = {} if self._tree is None else {"tree": self._tree.array.shape}
+        return {**{name: tuple(each.shape) for name, each in self._kept().items()}, **plain, **trees, "written": ()}
+
+    def _kept(self) -> dict[str, Any]:
+        """What lies with the keeper."""
+        items = {f"items.{number}": leaf for number, leaf in enumerate(jax.tree.leaves(self._items))}
+        streams = self._pictures.streams if isinstance(self._pictures, Pictures) else ()
+        return items | {f"pictures.streams.{number}": stream for number, stream in enumerate(streams)}
+
+    def _places(self) -> dict[str, np.ndarray]:
+        """What is needed to decide where pictures are."""
+        if not isinstance(self._pictures, Pictures):
+            return {}
+        return {f"pictures.{name}": getattr(self._pictures, name) for name in PLACES}
 
     def close(self) -> None:
         """Give the memory back. The second time nothing happens."""

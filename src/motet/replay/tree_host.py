@@ -38,6 +38,9 @@ class HostTree:
             np.asarray(value, np.float32),
         )
 
+    def load(self, array: np.ndarray) -> None:
+        self.array[:] = array
+
     def total(self) -> np.float32:
         """The sum of all trees."""
         self._loops.join(self._top, self._top_counts, self._top_offsets, self._bits, self._flat, self.shape.nodes)

@@ -40,10 +40,12 @@ def after(last: Last, decision: Decision, reward: Any) -> Last:
     return Last(decision.memory, reward.astype(last.reward.dtype), action)
 
 
-def decide(algorithm: Algorithm, params: Any, observation: Any, keys: jax.Array, last: Last) -> Decision:
+def decide(
+    algorithm: Algorithm, params: Any, observation: Any, keys: jax.Array, last: Last, explore: bool = False
+) -> Decision:
     """The policy's decisions for B environments. One beyond the algorithm's number decides like one of them."""
-    exploit = exploits(algorithm)
+    method = algorithm.act if explore else exploits(algorithm)
     index = jnp.arange(keys.shape[0], dtype=jnp.int32) % algorithm.num_envs
     known = {"index": index, "reward": last.reward, "action": last.action}
-    more = {name: known[name] for name in besides(algorithm, exploit)}
-    return jax.vmap(partial(exploit, params))(last.memory, observation, keys, **more)
+    more = {name: known[name] for name in besides(algorithm, method)}
+    return jax.vmap(partial(method, params))(last.memory, observation, keys, **more)

@@ -48,11 +48,12 @@ def evaluate(
     episodes: int = 64,
     seed: int = 0,
     max_steps: int = 10_000,
+    explore: bool = False,
     workers: int | None = None,
     step_timeout: float = 60.0,
     restarts: int = 3,
 ) -> Evaluation:
-    """Play `episodes` episodes side by side.
+    """Play `episodes` episodes side by side: without exploration, or with `explore` as in training.
 
     Host environments run in `workers` processes, by default one for each core, or with 0 in a thread of this one. A
     step of them may take `step_timeout` seconds, and dead workers are started anew `restarts` times.
@@ -62,20 +63,20 @@ def evaluate(
     if episodes < 1:
         raise BadOption(f"episodes must be at least 1, got {episodes}")
     if isinstance(env, HostEnvironment | Environment):
-        _check_task(policy, env)
+        check_task(policy, env)
     if isinstance(env, HostEnvironment):
         bounds.take(env)  # what others saw
         limits = Limits(workers, step_timeout, restarts)
-        return Evaluation(*play(policy, env, episodes, seed, max_steps, limits), outside=bounds.take(env))
+        return Evaluation(*play(policy, env, episodes, seed, max_steps, limits, explore), outside=bounds.take(env))
     if not isinstance(env, Environment):
         raise BadOption(f"env must be an environment, got {env!r}; motet.make(id) makes one of a name.")
     returns, lengths, done = _play(
-        policy.algorithm, policy.algorithm.spec, env, episodes, max_steps, policy.params, jax.random.key(seed)
+        policy.algorithm, policy.algorithm.spec, env, episodes, max_steps, explore, policy.params, jax.random.key(seed)
     )
     return Evaluation(np.asarray(returns), np.asarray(lengths), np.asarray(done))
 
 
-def _check_task(policy: Policy, env: Environment | HostEnvironment) -> None:
+def check_task(policy: Policy, env: Environment | HostEnvironment) -> None:
     """A policy serves environments of the spaces it was trained for; their bounds may differ."""
     spec = policy.algorithm.spec
     for what, trained, found in (
@@ -100,9 +101,16 @@ def _alike(one: Space, other: Space) -> bool:
     return one == other
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
+@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4, 5))
 def _play(
-    algorithm: Any, spec: Spec, env: Environment, episodes: int, max_steps: int, params: Any, key: jax.Array
+    algorithm: Any,
+    spec: Spec,
+    env: Environment,
+    episodes: int,
+    max_steps: int,
+    explore: bool,
+    params: Any,
+    key: jax.Array,
 ) -> Any:
     # `spec` is not looked at: it tells two bound algorithms apart that are otherwise equal.
     last = before(algorithm, env, episodes)
@@ -117,7 +125,7 @@ def _play(
     def step(carry: Any) -> Any:
         count, episode, observation, last, returns, lengths, done = carry
         keys = jax.random.split(jax.random.fold_in(key, count + 1), episodes)
-        decision = decide(algorithm, params, observation, keys, last)
+        decision = decide(algorithm, params, observation, keys, last, explore)
         episode, now = advance(env, episode, decision.action, keys)
         returns = returns + jnp.where(done, 0, now.reward)
         lengths = lengths + jnp.where(done, 0, 1)

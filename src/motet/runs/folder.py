@@ -1,32 +1,29 @@
 """A run's folder: what was run, how it went, and the policy that came out. Plain files, none of which runs code.
 
-A folder belongs to one run: whoever makes its file `running` first. It is gone when the run is over.
+A folder belongs to one run at a time (`claim.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import importlib.metadata
 import json
-import os
+import shutil
 import tempfile
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from motet.errors import BadOption
-from motet.flow.algorithm import Algorithm
-from motet.flow.graph import Graph
-from motet.plan.plan import Plan
-from motet.runs import options, trust
-from motet.runs.metrics import Row
-from motet.runs.policy import Policy
+import jax
 
-RUNNING = "running"
-"""The file that says that a folder is taken, and by which process."""
+from motet.errors import BadOption, described
+from motet.runs import options
+from motet.runs.callback import Beginning, Callback
+from motet.runs.claim import RUNNING, Claim, in_use, is_claimed
+from motet.runs.finding import BEST, CONFIG, EVALUATIONS, FORMAT, METRICS, STATE
+from motet.runs.metrics import Row
+from motet.runs.policy import Policy, write_whole
+from motet.runs.system import command, system
 
 
 def fresh(base: Path, name: str) -> Path:
@@ -42,60 +39,58 @@ def fresh(base: Path, name: str) -> Path:
             count += 1
 
 
-@dataclass(frozen=True)
-class Names:
-    """What to ask for to have a run's algorithm and environment again."""
+class Writer(Callback):
+    """Writes one run's folder."""
 
-    algorithm: str
-    environment: str
-    environment_options: Mapping[str, Any]
-    networks: tuple[str, ...] = ()
-    """Code that the algorithm's options name."""
-
-    def told(self) -> dict[str, Any]:
-        """As a configuration has them, signed if they name code that a reader would have to import."""
-        told = dataclasses.asdict(self)
-        signed = trust.sign(told) if trust.imports(self.all) else None
-        return {**told, "signature": signed} if signed else told
-
-    @property
-    def all(self) -> tuple[str, ...]:
-        return (self.algorithm, self.environment, *self.networks)
-
-
-class Writer:
-    """Writes one run's folder; a context for one open file."""
-
-    def __init__(self, path: Path):
-        if path.is_dir() and any(path.iterdir()):
+    def __init__(self, path: Path, command: Sequence[str] | None = None, resumes: bool = False):
+        """A new folder, or one whose run is taken up again. `command` is what did it, by default that of this
+        process."""
+        if path.is_dir() and not resumes and _holds_something(path):
             raise _taken(path)
         if path.exists() and not path.is_dir():
             raise BadOption(f"{path} is a file; name a folder with run_dir.")
         self.path = path.absolute()
-        self.warnings: list[str] = []
+        self._command = command
+        self._trouble: list[str] = []
         self._files: dict[str, str] = {}
         self._metrics: Any = None
-        self._running = False
+        self._claim: Claim | None = None
 
-    def begin(self, graph: Graph, plan: Plan, algorithm: Algorithm, seed: int, names: Names) -> None:
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(self._trouble)
+
+    def begin(self, run: Beginning) -> None:
         """Take the folder, and write down what is run."""
+        graph, plan = run.graph, run.plan
+        about = system()
         config = {
-            **names.told(),
-            "options": options.to_json(algorithm),
-            "seed": seed,
+            "format": FORMAT,
+            **run.names.told(),
+            "options": options.to_json(run.algorithm),
+            "seed": run.seed,
             "iterations": graph.iterations,
-            "steps": graph.prefill_steps + graph.iterations * graph.steps_per_iteration,
+            "steps": run.total_steps,
+            "plan": json.loads(plan.to_json()),
             "per_replica": list(plan.per_replica),
-            "versions": {
-                name: importlib.metadata.version(name) for name in ("motet", "jax", "jaxlib", "optax", "flax")
-            },
+            "devices": jax.device_count(),
+            "run": dict(run.how),
+            "versions": about["versions"],
         }
-        self._files = {"config.json": json.dumps(config, indent=2) + "\n", "plan.json": plan.to_json() + "\n"}
+        self._files = {
+            CONFIG: json.dumps(config, indent=2) + "\n",
+            "plan.json": plan.to_json() + "\n",
+            "command.txt": self._commands(),
+            "system.json": json.dumps(about, indent=2) + "\n",
+        }
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._take()
+            self._claim = Claim(self.path)
+            (self.path / STATE).unlink(missing_ok=True)
+            if not run.first_iteration:
+                _clear(self.path)
             self._describe(self.path)
-            self._metrics = (self.path / "metrics.jsonl").open("w", buffering=1)
+            self._metrics = self._opened(run.history)
         except OSError as error:
             raise BadOption(f"The run's folder {self.path} cannot be written: {error.strerror}.") from error
 
@@ -106,7 +101,7 @@ class Writer:
         try:
             self._metrics.write(json.dumps(row) + "\n")
         except OSError as error:
-            self.warnings.append(f"{self.path / 'metrics.jsonl'} ends early: {error.strerror}")
+            self._trouble.append(f"{self.path / 'metrics.jsonl'} ends early: {error.strerror}")
             with contextlib.suppress(OSError):
                 self._metrics.close()
             self._metrics = None
@@ -121,46 +116,84 @@ class Writer:
         policy.save(place)
         return place
 
+    def end(self, outcome: Any) -> None:
+        if self._claim is not None:
+            told = json.dumps(_state(outcome), indent=2) + "\n"
+            with contextlib.suppress(OSError):
+                write_whole(self.path / STATE, told.encode())
+        self.close()
+
     def close(self) -> None:
         if self._metrics is not None:
             with contextlib.suppress(OSError):
                 self._metrics.close()
             self._metrics = None
-        if self._running:
-            self._running = False
-            with contextlib.suppress(OSError):
-                (self.path / RUNNING).unlink()
+        claim, self._claim = self._claim, None
+        if claim is not None:
+            claim.release()
 
-    def _take(self) -> None:
-        try:
-            with (self.path / RUNNING).open("x") as file:
-                file.write(f"{os.getpid()}\n")
-        except FileExistsError:
-            raise _taken(self.path) from None
-        self._running = True
+    def _opened(self, history: Sequence[Row]) -> Any:
+        """The file of metrics, with the rows of the time before the run was taken up again and no others."""
+        file = self.path / METRICS
+        write_whole(file, "".join(json.dumps(row) + "\n" for row in history).encode())
+        return file.open("a", buffering=1)
+
+    def _commands(self) -> str:
+        """What made the run, and what took it up again, a line each."""
+        file = self.path / "command.txt"
+        before = file.read_text(errors="replace") if file.is_file() else ""
+        return before + command(self._command)
 
     def _describe(self, folder: Path) -> None:
         for name, text in self._files.items():
-            (folder / name).write_text(text)
+            write_whole(folder / name, text.encode())
+
+
+def read_rows(run: Path) -> list[Row]:
+    """The rows of metrics that a run has written; what is no row, as the last one of a run that was killed, is left
+    out."""
+    rows = []
+    with contextlib.suppress(FileNotFoundError), (run / METRICS).open(errors="replace") as lines:
+        for line in lines:
+            with contextlib.suppress(ValueError, RecursionError):
+                row = json.loads(line)
+                if isinstance(row, dict) and isinstance(row.get("iteration"), int):
+                    rows.append(row)
+    return rows
+
+
+def _state(outcome: Any) -> dict[str, Any]:
+    """How a run ended, for whoever lists it."""
+    if isinstance(outcome, BaseException):
+        interrupted = isinstance(outcome, KeyboardInterrupt | SystemExit)
+        return {"state": "interrupted" if interrupted else "failed", "error": described(outcome)}
+    return {
+        "state": "finished",
+        "steps": outcome.steps,
+        "iterations": outcome.iterations,
+        "seconds": round(outcome.seconds, 3),
+        "compile_seconds": round(outcome.compile_seconds, 3),
+    }
+
+
+def _holds_something(path: Path) -> bool:
+    """Whether a folder is more than what a run leaves that was killed before it had written its first file."""
+    left = any(each.name != RUNNING and each.suffix != ".part" for each in path.iterdir())
+    return left or is_claimed(path)
 
 
 def _taken(path: Path) -> BadOption:
-    process = _living(path / RUNNING)
-    if process is not None:
-        return BadOption(f"The folder {path} is in use by the run of process {process}; name another one with run_dir.")
-    return BadOption(f"The folder {path} already holds something; name another one with run_dir.")
+    if is_claimed(path):
+        return in_use(path)
+    hint = ""
+    if (path / CONFIG).is_file():
+        hint = f" `motet resume {path}` goes on with the run in it, `motet train --config {path}` repeats it."
+    return BadOption(f"The folder {path} already holds something; name another one with run_dir.{hint}")
 
 
-def _living(running: Path) -> int | None:
-    """The process that wrote the file, if it is still there."""
-    try:
-        process = int(running.read_text())
-    except (OSError, ValueError):
-        return None
-    try:
-        os.kill(process, 0)
-    except PermissionError:  # somebody else's, so it is there
-        return process
-    except (OSError, OverflowError):
-        return None
-    return process
+def _clear(path: Path) -> None:
+    """Remove what is left of a run that begins once more, since it was killed before it was first saved."""
+    for each in (*path.glob("events.out.*"), *path.glob("*.part"), path / EVALUATIONS):
+        each.unlink(missing_ok=True)
+    for each in (BEST, "checkpoints"):
+        shutil.rmtree(path / each, ignore_errors=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,14 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from motet.errors import EnvironmentTimeout
-from motet.flow.host import HostEnvironment, HostStep, Leaves, Opening, Pool, Waitable
+from motet.flow.algorithm import Spec
+from motet.flow.host import UNSEEN, HostEnvironment, HostStep, Leaves, Opening, Pool, Waitable
 from motet.runs.decide import Last, after, before, decide
 from motet.runs.policy import Policy
 
 SIDE_BY_SIDE = 16
 """The most host environments that are open at once in an evaluation."""
-UNSEEN = 1_000_000
-"""The index of an evaluation's first host environment: no training reaches it, so it starts from states of its own."""
 CLOSING = 10.0
 """Seconds that a pool without a time-out of its own may take to close."""
 
@@ -35,24 +35,34 @@ class Limits:
     """Processes to step them in; 0: a thread of this one; None: one for each core."""
     step_timeout: float = 60.0
     restarts: int = 3
+    first: int = UNSEEN
+    """The index of the first of them."""
 
     def opening(self, count: int, seed: int) -> Opening:
         workers = min(os.cpu_count() or 1, count) if self.workers is None else self.workers
-        return Opening(UNSEEN, count, seed, workers, self.step_timeout, self.restarts)
+        return Opening(self.first, count, seed, workers, self.step_timeout, self.restarts)
 
 
 Episodes = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Returns, lengths, and whether each came to its end."""
 
 
-def play(policy: Policy, env: HostEnvironment, episodes: int, seed: int, max_steps: int, limits: Limits) -> Episodes:
+def play(
+    policy: Policy,
+    env: HostEnvironment,
+    episodes: int,
+    seed: int,
+    max_steps: int,
+    limits: Limits,
+    explore: bool = False,
+) -> Episodes:
     """Each environment plays its share, so that short episodes are no likelier to be counted than long ones."""
     slots = min(episodes, SIDE_BY_SIDE)
     share = np.asarray([episodes // slots + (slot < episodes % slots) for slot in range(slots)])
     played = _Played(slots, share, max_steps)
     pool = _opened(env, limits.opening(slots, seed))
     try:
-        decide = _decider(policy, env, seed)
+        decide = _decider(policy, env, seed, explore)
         observation, first, count = pool.reset(), np.ones(slots, bool), 0
         reward, last = np.zeros(slots), before(policy.algorithm, env, slots)
         while not played.enough:
@@ -95,8 +105,16 @@ class _Lane:
 
     def close(self) -> None:
         if not self._hangs:
-            self._timeout = min(self._timeout, CLOSING)
-            self._ask("closing", self._pool.close)
+            self._timeout = CLOSING
+            try:
+                self._ask("closing", self._pool.close)
+            except EnvironmentTimeout:  # what was played is not lost for it
+                warnings.warn(
+                    f"The environments of {self._name!r} have not closed within {CLOSING:g} s after an evaluation and "
+                    "are left as they are. Their close() should return.",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
         self._asked.put(None)
 
     def _run(self) -> None:
@@ -124,29 +142,46 @@ class _Lane:
         return answer
 
 
-def _decider(policy: Policy, env: HostEnvironment, seed: int) -> Any:
+def _decider(policy: Policy, env: HostEnvironment, seed: int, explore: bool) -> Any:
     """(observation, first, reward, last, count) -> (action, last), leaves of NumPy in and out."""
-    algorithm, params = policy.algorithm, policy.params
+    algorithm, spec = policy.algorithm, policy.algorithm.spec
     treedef = jax.tree.structure(env.observation_space.aval)
     key = jax.random.key(seed)
     blank = before(algorithm, env, 1)
 
-    @jax.jit
-    def decided(params: Any, observation: Any, first: Any, reward: Any, last: Last, count: Any) -> Any:
-        def renew(new: jax.Array, old: jax.Array) -> jax.Array:
-            return jnp.where(first.reshape(-1, *(1,) * (old.ndim - 1)), new, old)
-
-        last = jax.tree.map(renew, blank, replace(last, reward=reward.astype(last.reward.dtype)))
-        keys = jax.random.split(jax.random.fold_in(key, count), first.shape[0])
-        decision = decide(algorithm, params, observation, keys, last)
-        return jax.tree.leaves(decision.action), after(last, decision, last.reward)
-
     def run(observation: Any, first: np.ndarray, reward: np.ndarray, last: Last, count: int) -> Any:
         tree = jax.tree.unflatten(treedef, [np.array(leaf) for leaf in observation])
-        action, last = decided(params, tree, first, reward, last, count)
+        now = (policy.params, tree, first, reward, last, blank, key, count)
+        action, last = _decided(algorithm, spec, explore, *now)
         return tuple(map(np.asarray, action)), last
 
     return run
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _decided(
+    algorithm: Any,
+    spec: Spec,
+    explore: bool,
+    params: Any,
+    observation: Any,
+    first: Any,
+    reward: Any,
+    last: Last,
+    blank: Last,
+    key: jax.Array,
+    count: Any,
+) -> Any:
+    """Compiled once for all evaluations of a run. `spec` is not looked at: it tells two bound algorithms apart that are
+    otherwise equal."""
+
+    def renew(new: jax.Array, old: jax.Array) -> jax.Array:
+        return jnp.where(first.reshape(-1, *(1,) * (old.ndim - 1)), new, old)
+
+    last = jax.tree.map(renew, blank, replace(last, reward=reward.astype(last.reward.dtype)))
+    keys = jax.random.split(jax.random.fold_in(key, count), first.shape[0])
+    decision = decide(algorithm, params, observation, keys, last, explore)
+    return jax.tree.leaves(decision.action), after(last, decision, last.reward)
 
 
 class _Played:

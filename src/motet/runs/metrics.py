@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,8 @@ EPISODES = ("episodes.count", "episodes.return", "episodes.length")
 RESTARTS = "restarts"
 """How many workers of host environments died and were started anew; shown as the sum over the run."""
 WINDOW = 100
+COLUMNS = ("iteration", "steps", "seconds", "steps_per_second", "episodes", "return", "length")
+"""What every row has besides the algorithm's own columns."""
 
 
 class Window:
@@ -76,6 +78,7 @@ class Meter:
 
     def rows(self, first: int, rows: np.ndarray) -> None:
         """Take the metrics of iterations `first`, `first + 1`, ... [n, metrics], which took equal times."""
+        rows = np.asarray(rows, float)  # programs report what they compute in; sums must not depend on that
         with self.lock:
             now, done = self.clock(), 0
             while done < len(rows):
@@ -89,13 +92,37 @@ class Meter:
             if not self.compiled:  # what came before was compiling: speed is measured from here
                 self.compiled, self.closed, self.last_iteration = True, now, self.iteration
 
+    def state(self) -> tuple[int, dict[str, Any]]:
+        """After how many iterations, and all that the rows to come depend on, as JSON."""
+        with self.lock:
+            return self.iteration, {
+                "sums": self.sums.tolist(),
+                "counts": self.counts.tolist(),
+                "window": [row.tolist() for row in self.episodes.rows],
+                "total": self.episodes.total.tolist(),
+                "restarts": self.restarts,
+                "seconds": self.heard - self.began,
+            }
+
+    def load(self, iteration: int, state: Mapping[str, Any], history: Sequence[Row]) -> None:
+        """Go on from the state that another meter was in after so many iterations, with the rows it had made."""
+        self.iteration = self.last_iteration = iteration
+        self.sums, self.counts = np.asarray(state["sums"], float), np.asarray(state["counts"], int)
+        self.episodes.rows = deque(np.asarray(row, float) for row in state["window"])
+        self.episodes.total = np.asarray(state["total"], float)
+        self.restarts = int(state["restarts"])
+        self.heard = self.closed = self.clock()
+        self.began = self.heard - float(state["seconds"])
+        self.history[:] = history
+
     def finish(self) -> None:
         with self.lock:
             if self.iteration > (self.history[-1]["iteration"] or 0 if self.history else 0):
                 self._close(self.heard)
 
     def _add(self, first: int, rows: np.ndarray) -> None:
-        self.sums += rows.sum(0)
+        # One after the other, so that it does not matter how many come at once.
+        self.sums = np.add.accumulate(np.concatenate([self.sums[None], rows]))[-1]
         self.episodes.add(rows[:, : len(EPISODES)])
         self.counts += (first + len(rows)) // self.every - first // self.every
         self.iteration = first + len(rows)

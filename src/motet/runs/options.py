@@ -99,13 +99,27 @@ def code_names(options: Any) -> list[str]:
     return sorted(found)
 
 
+def learning_names(options: Any) -> list[str]:
+    """The names of code that learning needs, but acting does not, as far as they can be found again."""
+    texts = (each["text"] for each in dict(options).values() if _is_text(each)) if isinstance(options, dict) else ()
+    return sorted({text for text in texts if _can_be_found(text)})
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, dict) and set(value) == {"text"}
+
+
+def _can_be_found(text: Any) -> bool:
+    return isinstance(text, str) and named.is_named(text) and "<" not in text
+
+
 def _is_code(value: Mapping[str, Any]) -> bool:
     return set(value) in ({"code"}, {"code", "fields"})
 
 
-def read(options: Mapping[str, Any], algorithm: type[Algorithm] | Algorithm) -> dict[str, Any]:
+def read(options: Mapping[str, Any], algorithm: type[Algorithm] | Algorithm, *, learns: bool = False) -> dict[str, Any]:
     """The options with which an algorithm is made again. What is code is found by its name, which imports it; of an
-    algorithm that is there already, it is taken from that."""
+    algorithm that is there already, it is taken from that. What only learning needs is left out, unless it `learns`."""
     known = {each.name: each for each in dataclasses.fields(algorithm)}
     unknown = [name for name in options if name not in known]
     if unknown:
@@ -117,9 +131,21 @@ def read(options: Mapping[str, Any], algorithm: type[Algorithm] | Algorithm) -> 
             raise Damaged(f"{name} should be a number or an object, but is {value!r}")  # an option would import it
         if isinstance(algorithm, Algorithm) and _holds_code(value):
             made[name] = getattr(algorithm, name)
-        elif not (isinstance(value, dict) and set(value) == {"text"}):
+        elif _is_text(value):
+            made |= {name: _learning(name, value["text"])} if learns else {}
+        else:
             made[name] = _read(name, value)
     return made
+
+
+def _learning(name: str, text: Any) -> str:
+    if not _can_be_found(text):
+        raise BadOption(
+            f"{name} was {text}, which has no name to be found by. Give the algorithm with it in Python, as in "
+            f"motet.resume(folder, algorithm=motet.PPO({name}=...)), or before the next training define it at the top "
+            f"of a module."
+        )
+    return text
 
 
 def _kind(algorithm: type[Algorithm] | Algorithm) -> type[Algorithm]:
@@ -131,7 +157,7 @@ def _holds_code(value: Any) -> bool:
         return any(map(_holds_code, value))
     if not isinstance(value, dict):
         return False
-    return _is_code(value) or set(value) in ({"unnamed"}, {"text"}) or any(map(_holds_code, value.values()))
+    return _is_code(value) or _is_text(value) or set(value) == {"unnamed"} or any(map(_holds_code, value.values()))
 
 
 def _read(where: str, value: Any) -> Any:

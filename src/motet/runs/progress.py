@@ -1,49 +1,48 @@
-"""A run on the screen: a live panel on a terminal, a line every few seconds elsewhere."""
+"""What is known of a run while it goes on: for whoever shows it."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.panel import Panel
-from rich.progress_bar import ProgressBar
-from rich.spinner import Spinner
-from rich.table import Table
-from rich.text import Text
-
+from motet.runs.callback import Beginning
+from motet.runs.diverging import NOT_LOSSES
+from motet.runs.glyphs import Point, duration, resample
 from motet.runs.metrics import Row
 
-if TYPE_CHECKING:
-    from motet.flow.graph import Graph
-    from motet.plan.plan import Plan
-    from motet.runs.display import Display
-
-BARS = "▁▂▃▄▅▆▇█"
 MOST_POINTS = 512
 """A curve twice as long is thinned to so many points, so that drawing it takes no longer in a long run."""
-Point = tuple[float, float]
-"""Steps, return."""
-NOT_LOSSES = frozenset(
-    {"iteration", "steps", "seconds", "steps_per_second", "episodes", "return", "length", "restarts"}
-)
+QUIET = 5.0
+"""Seconds after which a run that says nothing is asked what it does, unless its rows are always as rare."""
+MEASURED = 0.5
+"""Seconds between two rows that a speed is worth saying for."""
 
 
-def seen_by_a_person(console: Console | None = None) -> bool:
-    """Whether what is written to standard output appears on a terminal or in a notebook."""
-    console = console or Console()
-    return console.is_terminal or console.is_jupyter
+@dataclass(frozen=True)
+class Part:
+    """What a fragment did of late."""
+
+    name: str
+    iteration_seconds: float | None
+    computing: float | None
+    """The share of the time in which it waited for nobody; None where nobody asks."""
+    waiting: Mapping[str, float]
+    """For whom else, and for which share; largest first."""
 
 
-def live_display(console: Console | None = None) -> Display:
-    """What shows a run best where `console` writes: by default, where standard output goes."""
-    console = console or Console(highlight=False)
-    drawn = console.is_terminal and not (console.is_dumb_terminal or console.is_jupyter)
-    return Screen(console) if drawn else Lines(console)
+@dataclass(frozen=True)
+class Flow:
+    """What went over a link of late."""
+
+    link: str
+    source: str
+    target: str
+    bytes_per_second: float | None
+    depth: float | None
+    lag: float | None
 
 
 @dataclass
@@ -55,29 +54,60 @@ class Progress:
     total: int = 0
     began: float = 0.0
     ended: float | None = None
+    evaluates: bool = False
+    saves: bool = False
+    waits: bool = False
+    """Whether there are parts that wait for something."""
+    fragments: tuple[str, ...] = ()
+    links: tuple[tuple[str, str, str], ...] = ()
+    """Of those that are used again and again: name, from, to."""
     first: Row | None = None
     """The first row after something was compiled: speed is measured from there."""
     last: Row = field(default_factory=dict)
     episodes: int = 0
     curve: list[Point] = field(default_factory=list)
-    doing: dict[str, str] = field(default_factory=dict)
-    """Fragment -> what it says it does; a run of one fragment has no name for it."""
+    evaluations: list[Point] = field(default_factory=list)
+    spread: float = 0.0
+    """Standard deviation of the returns of the last evaluation."""
+    best: Point | None = None
+    usage: Mapping[str, float] = field(default_factory=dict)
+    saved: float | None = None
+    """When the last checkpoint was written, or read."""
+    doing: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """Fragment -> what it says it does, and since when; a run of one fragment has no name for it."""
+    heard: float = 0.0
+    """When something last came to its end."""
+    gap: float = 0.0
+    """Seconds between the last two rows."""
     lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def begin(self, graph: Graph, plan: Plan, total_steps: int) -> None:
+    def begin(self, run: Beginning) -> None:
         with self.lock:
-            self.title = f"{graph.algorithm} on {graph.environment}, plan {plan.name}"
-            self.total, self.began = total_steps, self.clock()
+            hosts = f" on {run.plan.hosts} hosts" if run.plan.hosts > 1 else ""
+            self.title = f"{run.graph.algorithm} on {run.graph.environment}, plan {run.plan.name}{hosts}"
+            self.total, self.began = run.total_steps, self.clock()
+            self.heard = self.began
+            self.evaluates = any(run.how.get(f"eval_{name}") is not None for name in ("steps", "seconds"))
+            self.saves = run.run_dir is not None and bool(run.how.get("keep", True))
+            self.waits = run.waits
+            self.fragments, self.links = tuple(run.plan.fragments), tuple(run.links)
+            for row in run.history:
+                self.row(row)
+            self.first, self.gap = None, 0.0
+            for each in run.evaluations:
+                self._evaluated(each)
+            self.saved = self.began if run.first_iteration else None
 
     def status(self, text: str) -> None:
         who, colon, what = text.partition(": ")
         with self.lock:
-            self.doing[who if colon else ""] = what if colon else text
+            self.doing[who if colon else ""] = (what if colon else text, self.clock())
             if self.compiling:
                 self.first = None
 
     def row(self, row: Row) -> None:
         with self.lock:
+            self.gap, self.heard = self.clock() - self.heard, self.clock()
             self.first = self.first or row
             self.last = {**self.last, **{name: value for name, value in row.items() if value is not None}}
             self.episodes += int(row.get("episodes") or 0)
@@ -87,9 +117,36 @@ class Progress:
             if len(self.curve) > 2 * MOST_POINTS:
                 self.curve = resample(self.curve, MOST_POINTS)
 
+    def used(self, usage: Mapping[str, float]) -> None:
+        """Of a link that nothing was read from since, the lag is what it was."""
+        with self.lock:
+            lags = {name: value for name, value in self.usage.items() if name.endswith("/lag")}
+            self.usage = {**lags, **usage}
+
+    def evaluated(self, evaluation: Any) -> None:
+        with self.lock:
+            self._evaluated(evaluation.row())
+
+    def _evaluated(self, row: Mapping[str, Any]) -> None:
+        point = float(row.get("steps") or 0), float(row.get("eval/return") or 0.0)
+        self.evaluations.append(point)
+        self.spread = float(row.get("eval/return_std") or 0.0)
+        if self.best is None or point[1] > self.best[1]:
+            self.best = point
+        if len(self.evaluations) > 2 * MOST_POINTS:
+            self.evaluations = resample(self.evaluations, MOST_POINTS)
+
+    def checkpoint(self) -> None:
+        with self.lock:
+            self.saved = self.clock()
+
     def end(self) -> None:
         with self.lock:
-            self.ended = self.clock()
+            self.ended = self.clock() if self.ended is None else self.ended
+
+    @property
+    def now(self) -> float:
+        return self.clock() if self.ended is None else self.ended
 
     @property
     def steps(self) -> int:
@@ -97,16 +154,21 @@ class Progress:
 
     @property
     def elapsed(self) -> float:
-        return (self.clock() if self.ended is None else self.ended) - self.began
+        return self.now - self.began
 
     @property
     def speed(self) -> float | None:
-        """Steps a second since something was compiled last."""
-        return speed(self.first, self.last)
+        """Steps a second since something was compiled last; none before there is enough to tell."""
+        if self.first is None:
+            return None
+        if self.first["steps"] == self.last.get("steps"):
+            return self.last.get("steps_per_second")
+        seconds = (self.last.get("seconds") or 0) - (self.first.get("seconds") or 0)
+        return speed(self.first, self.last) if seconds >= MEASURED or self.ended is not None else None
 
     @property
     def left(self) -> float | None:
-        return max(0, self.total - self.steps) / self.speed if self.speed else None
+        return max(0, self.total - self.steps) / self.speed if self.speed and self.ended is None else None
 
     @property
     def losses(self) -> dict[str, float]:
@@ -114,14 +176,58 @@ class Progress:
         return {name: float(self.last[name] or 0) for name in names}
 
     @property
+    def parts(self) -> list[Part]:
+        """What each fragment did of late."""
+        found = []
+        for name in self.fragments:
+            waiting = {
+                key.removeprefix(f"{name}/waiting/"): share
+                for key, share in self.usage.items()
+                if key.startswith(f"{name}/waiting/")
+            }
+            ordered = dict(sorted(waiting.items(), key=lambda item: -item[1]))
+            seconds, computing = (self.usage.get(f"{name}/{what}") for what in ("iteration_seconds", "computing"))
+            found.append(Part(name, seconds, computing, ordered))
+        return found
+
+    @property
+    def flows(self) -> list[Flow]:
+        """What went over each link of late. A link between several fragments is counted as one."""
+        what = ("bytes_per_second", "depth", "lag")
+        return [Flow(*link, *(self.usage.get(f"{link[0]}/{each}") for each in what)) for link in self.links]
+
+    @property
+    def restarts(self) -> int:
+        return int(self.last.get("restarts") or 0)
+
+    @property
     def compiling(self) -> list[str]:
         """What is being compiled now, each thing once: the replicas of a fragment compile the same."""
         found = []
-        for who, what in self.doing.items():
+        for who, (what, _) in self.doing.items():
             if what.startswith("compiling"):
                 fragment = who.partition("[")[0]
                 found.append(what.removeprefix("compiling").strip() + (f" for {fragment}" if fragment else ""))
         return list(dict.fromkeys(found))
+
+    @property
+    def heartbeat(self) -> str:
+        """What the run does, if nothing comes to its end meanwhile; else empty."""
+        if self.ended is not None:
+            return ""
+        if self.compiling:
+            since = min(when for what, when in self.doing.values() if what.startswith("compiling"))
+            return f"compiling {', '.join(self.compiling)}, {duration(self.now - since)}"
+        told = self.doing.get("", ("", 0.0))[0]
+        if told.startswith("stopping"):
+            return told
+        silent = self.now - self.heard
+        if silent < max(QUIET, 4 * self.gap):
+            return ""
+        running = dict.fromkeys(
+            (f"{who.partition('[')[0]}: " if who else "") + what for who, (what, _) in self.doing.items()
+        )
+        return f"nothing new for {duration(silent)}" + (f"; {', '.join(running)}" if running else "; starting")
 
 
 def speed(first: Row | None, last: Row) -> float | None:
@@ -129,165 +235,3 @@ def speed(first: Row | None, last: Row) -> float | None:
     if first and (seconds := (last.get("seconds") or 0) - (first.get("seconds") or 0)) > 0:
         return ((last.get("steps") or 0) - (first.get("steps") or 0)) / seconds
     return last.get("steps_per_second")
-
-
-class Lines:
-    """One line every few seconds, for log files and pipes."""
-
-    def __init__(self, console: Console, interval: float = 5.0, clock: Callable[[], float] = time.monotonic):
-        self.console, self.interval = console, interval
-        self.progress = Progress(clock)
-        self.printed: Row | None = None
-        self.next = -float("inf")
-
-    def begin(self, graph: Graph, plan: Plan, total_steps: int) -> None:
-        self.progress.begin(graph, plan, total_steps)
-        self._print(f"{self.progress.title}, {total_steps:,} steps")
-
-    def status(self, text: str) -> None:
-        with self.progress.lock:
-            quiet = not self.progress.doing  # the first word of a run: it would look stuck without
-            self.progress.status(text)
-            if quiet and self.progress.compiling:
-                self._print("compiling")
-
-    def row(self, row: Row) -> None:
-        with self.progress.lock:
-            self.progress.row(row)
-            # The first row may know no speed yet: the next one says more, and comes soon or is worth the wait.
-            if self.progress.clock() >= self.next and self.progress.speed is not None:
-                self._line()
-
-    def end(self) -> None:
-        with self.progress.lock:
-            self.progress.end()
-            if self.progress.last and self.progress.last != self.printed:
-                self._line()
-
-    def _line(self) -> None:
-        self.printed, self.next = self.progress.last, self.progress.clock() + self.interval
-        self._print(line(self.progress))
-
-    def _print(self, text: str) -> None:
-        self.console.print(text, soft_wrap=True, markup=False, highlight=False)
-
-
-def line(progress: Progress) -> str:
-    """`steps 81,920/500,000  195,000 steps/s  return 143.2  loss 0.31  left 2s`."""
-    parts = [f"steps {progress.steps:,}/{progress.total:,}"]
-    if progress.speed:
-        parts.append(f"{progress.speed:,.0f} steps/s")
-    if "return" in progress.last:
-        parts.append(f"return {progress.last['return']:.1f}")
-    parts += [f"{name} {value:.3g}" for name, value in list(progress.losses.items())[:1]]
-    if progress.left is not None and progress.ended is None:
-        parts.append(f"left {duration(progress.left)}")
-    return "  ".join(parts)
-
-
-class Screen:
-    """A panel that is drawn anew a few times a second. Its height is fixed, so that nothing jumps."""
-
-    def __init__(self, console: Console):
-        self.console = console
-        self.progress = Progress()
-        self.spinner = Spinner("dots")
-        self.live = Live(console=console, get_renderable=self.render, refresh_per_second=8)
-
-    def begin(self, graph: Graph, plan: Plan, total_steps: int) -> None:
-        self.progress.begin(graph, plan, total_steps)
-        self.live.start()
-
-    def status(self, text: str) -> None:
-        self.progress.status(text)
-
-    def row(self, row: Row) -> None:
-        self.progress.row(row)
-
-    def end(self) -> None:
-        """Leave the last picture on the screen; a second call does nothing."""
-        self.progress.end()
-        self.live.stop()
-
-    def render(self) -> RenderableType:
-        with self.progress.lock:
-            # Three columns stay free: a terminal that shows ^C there need not wrap, which would shift the picture.
-            width = max(20, min(self.console.width - 3, 100) - 4)
-            parts = [self._steps(width), self._speed(width), self._return(width), self._losses(width)]
-            title = Text(self.progress.title, "bold")
-            return Panel(Group(*parts), title=title, title_align="left", width=width + 4, border_style="dim")
-
-    def _steps(self, width: int) -> RenderableType:
-        done, total = self.progress.steps, self.progress.total
-        words = Text(f"{done:,}/{total:,} steps {100 * done // max(total, 1):3}%")
-        bar = ProgressBar(total=max(total, 1), completed=done, width=max(8, width - len(words) - 2))
-        return _row(bar, words)
-
-    def _speed(self, width: int) -> RenderableType:
-        """How fast it goes; while something is compiled, that."""
-        progress = self.progress
-        times = Text(f"elapsed {duration(progress.elapsed)}")
-        if progress.left is not None and progress.ended is None:
-            times.append(f"  left {duration(progress.left)}")
-        if progress.compiling and progress.ended is None:
-            what = Text(f"compiling {', '.join(progress.compiling)}", "yellow")
-            what.truncate(max(8, width - len(times) - 4), overflow="ellipsis")
-            self.spinner.update(text=what, style="yellow")
-            return _row(self.spinner, times)
-        return _row(Text(f"{progress.speed:,.0f} steps/s" if progress.speed else "", "bold cyan"), times)
-
-    def _return(self, width: int) -> RenderableType:
-        last, curve = self.progress.last, self.progress.curve
-        if "return" not in last:
-            return Text("no episode has ended yet", "dim")
-        words = Text.assemble("return ", (f"{last['return']:.1f}", "bold green"), "  ")
-        episodes = Text(f"{self.progress.episodes:,} episodes")
-        words.append(sparkline(curve, max(8, min(40, width - len(words) - len(episodes) - 2))), "green")
-        return _row(words, episodes)
-
-    def _losses(self, width: int) -> RenderableType:
-        words = Text(no_wrap=True, overflow="ellipsis")
-        for name, value in self.progress.losses.items():
-            words.append(f"{name} ", "dim").append(f"{value:.3g}  ")
-        words.rstrip()
-        return words
-
-
-def _row(left: RenderableType, right: RenderableType) -> Table:
-    grid = Table.grid(expand=True)
-    grid.add_column(no_wrap=True)
-    grid.add_column(justify="right", no_wrap=True)
-    grid.add_row(left, right)
-    return grid
-
-
-def sparkline(curve: Sequence[Point], width: int) -> str:
-    """A curve as a row of blocks, from its lowest value to its highest."""
-    values = [value for _, value in resample(curve, width)]
-    low, high = min(values, default=0.0), max(values, default=0.0)
-    scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
-    return "".join(BARS[round((value - low) * scale)] for value in values)
-
-
-def resample(curve: Sequence[Point], most: int) -> list[Point]:
-    """At most that many points, which lie evenly: the means of equal stretches of steps that have any."""
-    if len(curve) <= most:
-        return list(curve)
-    first, last = curve[0][0], curve[-1][0]
-    stretches: dict[int, list[Point]] = {}
-    for point in curve:
-        stretches.setdefault(min(most - 1, int(most * (point[0] - first) / ((last - first) or 1))), []).append(point)
-    return [(_mean([x for x, _ in each]), _mean([y for _, y in each])) for each in stretches.values()]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
-def duration(seconds: float) -> str:
-    """3s, 2m05s, 1h02m."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    minutes, rest = divmod(whole, 60)
-    return f"{minutes}m{rest:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"

@@ -1,0 +1,268 @@
+"""How good the planner is: what it foretells of a grid of runs beside what comes, and whether it chooses the best.
+
+`python -m benchmarks.planner [TASK ...]` measures the grid, or some tasks of it, and writes
+benchmarks/results/planner.md. Cases that are held out were not looked at while the model was made: whoever changes it
+tries it on the others.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import statistics
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+import motet
+from benchmarks.claims import Claim, Measurement
+from motet import planning
+from motet.engine.estimate import estimate
+from motet.plan import catalogue
+from motet.plan.cost import Book
+from motet.plan.plan import Plan
+from motet.runs.progress import speed
+
+FILE = Path(__file__).parent / "results" / "planner.md"
+SECONDS = 6.0
+"""About as long as each measured run takes."""
+ROUNDS = 3
+
+
+class Slow(gymnasium.Env):
+    """Half a millisecond of work for a step, as simulators of physics have."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (8,), np.float32)
+    action_space = gymnasium.spaces.Discrete(4)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.left = 200
+        return np.zeros(8, np.float32), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        end = time.perf_counter() + 0.5e-3
+        while time.perf_counter() < end:
+            pass
+        self.left -= 1
+        return np.zeros(8, np.float32), 1.0, self.left == 0, False, {}
+
+
+@dataclass(frozen=True)
+class Task:
+    """An algorithm on an environment, and plans for it."""
+
+    name: str
+    algorithm: motet.Algorithm
+    env: Any
+    plans: Mapping[str, Plan]
+    held_out: bool = False
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+PPO = motet.PPO(num_envs=64, num_steps=128, update_epochs=4, num_minibatches=4, hidden=(64, 64))
+IMPALA = motet.IMPALA(num_envs=64, num_steps=20)
+HOSTED = {
+    "multi_learner(1)": motet.multi_learner(1),
+    "multi_learner(1, workers=2)": motet.multi_learner(1, workers=2),
+    "batched(2)": motet.batched(2),
+    "sebulba(threads=1)": motet.sebulba(threads=1),
+    "sebulba(threads=2)": motet.sebulba(threads=2),
+    "coarse(2)": motet.coarse(2),
+    "fine(2)": motet.fine(2),
+}
+COMPILED = {
+    "anakin()": motet.anakin(),
+    "coarse(1, lag=1)": motet.coarse(1, lag=1),
+    "coarse(2)": motet.coarse(2),
+    "coarse(2, lag=1)": motet.coarse(2, lag=1),
+    "fine(2)": motet.fine(2),
+}
+REPLAY = {
+    "anakin()": motet.anakin(),
+    "coarse(1, lag=1)": motet.coarse(1, lag=1),
+    "central(2)": motet.central(2),
+    "pearl(lag=1)": motet.pearl(lag=1),
+    "pearl(lag=1, prefetch=1)": motet.pearl(lag=1, prefetch=1),
+}
+TASKS = (
+    Task("ppo, CartPole", PPO, "CartPole-v1", COMPILED),
+    Task("ppo, Gymnasium's CartPole", PPO, "gymnasium/CartPole-v1", HOSTED),
+    Task("ppo, EnvPool's CartPole", PPO, "envpool/CartPole-v1", HOSTED, held_out=True),
+    Task("ppo, a slow environment", motet.PPO(num_envs=8, num_steps=32, hidden=(64, 64)), Slow, HOSTED),
+    Task("impala, CartPole", IMPALA, "CartPole-v1", COMPILED, held_out=True),
+    Task("impala, Gymnasium's CartPole", IMPALA, "gymnasium/CartPole-v1", HOSTED),
+    Task("dqn, CartPole", motet.DQN(num_envs=8), "CartPole-v1", REPLAY),
+    Task("sac, Pendulum", motet.SAC(num_envs=8), "Pendulum-v1", REPLAY, held_out=True),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One plan of a task."""
+
+    task: str
+    plan: str
+    held_out: bool
+    predicted: float
+    """Environment steps a second."""
+    measured: float
+    chosen: bool
+
+    @property
+    def error(self) -> float:
+        return abs(self.predicted / self.measured - 1)
+
+
+def run(task: Task, plan: Plan, guess: float) -> float:
+    """The speed of a run of some seconds, after it is compiled."""
+    steps = max(int(guess * SECONDS), 20_000)
+    history = motet.train(task.algorithm, task.env, plan, total_timesteps=steps, progress=False).history
+    found = speed(history[0], history[-1])
+    assert found is not None, f"{task.name}, {plan.name}: {steps} steps are too few"
+    return found
+
+
+@functools.cache
+def cases(task: Task) -> tuple[Case, ...]:
+    """Foretold first, then measured: plans take turns, so that what else a machine does meets them all."""
+    env = motet.make(task.env)
+    choice = planning.choose(task.algorithm, env, lag=1, again=True)
+    foretold = {name: estimate(choice.graph, plan, choice.book).steps_per_second for name, plan in task.plans.items()}
+    plans = dict(task.plans)
+    best = next((name for name, plan in plans.items() if plan.fragments == choice.plan.fragments), "the choice")
+    plans.setdefault(best, choice.plan)
+    foretold.setdefault(best, choice.best.steps_per_second)
+    samples: dict[str, list[float]] = {name: [] for name in plans}
+    for _, (name, plan) in itertools.product(range(ROUNDS), plans.items()):
+        samples[name].append(run(task, plan, foretold[name]))
+    return tuple(
+        Case(task.name, name, task.held_out, foretold[name], statistics.median(found), name == best)
+        for name, found in samples.items()
+    )
+
+
+def tau(pairs: Sequence[tuple[float, float]]) -> float:
+    """Kendall's: how many more pairs are in the same order than in the other, as a share of all."""
+    both = list(itertools.combinations(pairs, 2))
+    agree = sum(np.sign((a[0] - b[0]) * (a[1] - b[1])) for a, b in both)
+    return float(agree / len(both)) if both else 1.0
+
+
+def regret(found: Sequence[Case]) -> float:
+    """What share of the best plan's speed the chosen one has."""
+    chosen = next(case for case in found if case.chosen)
+    return chosen.measured / max(case.measured for case in found)
+
+
+def table(found: Sequence[Case]) -> str:
+    errors = [case.error for case in found]
+    lines = [
+        f"{len(found)} cases, {sum(case.held_out for case in found)} of them held out, on {os.cpu_count()} cores; load "
+        f"of the machine at the end: {os.getloadavg()[0]:.1f}. Error of predicted steps/s: median "
+        f"{statistics.median(errors):.0%}, 90th percentile {np.percentile(errors, 90):.0%}, worst {max(errors):.0%}.",
+        "",
+        "| task | plan | predicted | measured | error |",
+        "| --- | --- | ---: | ---: | ---: |",
+    ]
+    for case in found:
+        name = f"**{case.plan}**" if case.chosen else case.plan
+        held = " (held out)" if case.held_out else ""
+        error = f"{case.predicted / case.measured - 1:+.0%}"
+        lines.append(f"| {case.task}{held} | {name} | {case.predicted:,.0f} | {case.measured:,.0f} | {error} |")
+    for task in dict.fromkeys(case.task for case in found):
+        mine = [case for case in found if case.task == task]
+        order = tau([(case.predicted, case.measured) for case in mine])
+        lines += ["", f"{task}: Kendall's tau {order:.2f}; the chosen plan has {regret(mine):.2f} of the best."]
+    return "\n".join(lines) + "\n"
+
+
+def grid() -> list[Case]:
+    return [case for task in TASKS for case in cases(task)]
+
+
+def _measurement(value: float, samples: Mapping[str, list[float]], unit: str) -> Measurement:
+    versions = {name: metadata.version(name) for name in ("motet", "jax", "jaxlib")}
+    return Measurement(value, samples, unit, {"ours": versions})
+
+
+def _error(settings: Mapping[str, Any]) -> Measurement:
+    found = grid()
+    FILE.write_text(table(found))
+    errors = [case.error for case in found]
+    return _measurement(float(np.percentile(errors, settings["percentile"])), {"error": errors}, "share")
+
+
+def _order(settings: Mapping[str, Any]) -> Measurement:
+    taus = [tau([(case.predicted, case.measured) for case in cases(task)]) for task in TASKS]
+    return _measurement(min(taus), {"tau": taus}, "Kendall's tau")
+
+
+def _regret(settings: Mapping[str, Any]) -> Measurement:
+    regrets = [regret(cases(task)) for task in TASKS]
+    return _measurement(min(regrets), {"of the best": regrets}, "share")
+
+
+def _default(settings: Mapping[str, Any]) -> Measurement:
+    """What is chosen without a plan, beside `batched(2)`."""
+    task = next(each for each in TASKS if each.name == "ppo, Gymnasium's CartPole")
+    choice = planning.choose(task.algorithm, motet.make(task.env))
+    ours = [run(task, choice.plan, choice.best.steps_per_second) for _ in range(ROUNDS)]
+    theirs = [run(task, motet.batched(2), 20_000) for _ in range(ROUNDS)]
+    ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+    return _measurement(ratio, {"chosen": ours, "batched(2)": theirs}, "environment steps/s")
+
+
+def _choosing(settings: Mapping[str, Any]) -> Measurement:
+    """Seconds to choose, once profiled."""
+    env = motet.make("gymnasium/CartPole-v1")
+    planning.choose(PPO, env)
+    took = [planning.choose(PPO, env).seconds for _ in range(ROUNDS)]
+    return _measurement(statistics.median(took), {"choosing": took}, "s")
+
+
+def _simulating(settings: Mapping[str, Any]) -> Measurement:
+    """Seconds to simulate one plan on 2,048 devices."""
+    from motet.flow.trace import trace
+
+    graph = trace(motet.PPO(num_envs=2048 * 16, num_steps=128), motet.make("CartPole-v1"), iterations=10)
+    book, took = Book(graph, catalogue.find("tpu-v3-pod")), []
+    for plan in (motet.anakin(2048), motet.sebulba(actors=512, threads=2, learners=512)):
+        start = time.perf_counter()
+        estimate(graph, plan, book)
+        took.append(time.perf_counter() - start)
+    return _measurement(max(took), {"simulating": took}, "s")
+
+
+GRID = {"tasks": [task.name for task in TASKS], "held out": [task.name for task in TASKS if task.held_out]}
+CLAIMS = (
+    Claim("planner_error", {**GRID, "percentile": 50}, _error, at_most=0.12),
+    Claim("planner_error_90", {**GRID, "percentile": 90}, _error, at_most=0.30),
+    Claim("planner_order", GRID, _order, at_least=0.75),
+    Claim("planner_regret", GRID, _regret, at_least=0.95),
+    Claim("planner_default", {"env": "gymnasium/CartPole-v1", "against": "batched(2)"}, _default, at_least=2.0),
+    Claim("planner_choosing", {"once": "profiled"}, _choosing, at_most=2.0, unit=" s"),
+    Claim("planner_simulating", {"devices": 2048}, _simulating, at_most=10.0, unit=" s"),
+)
+
+
+def main(names: Sequence[str]) -> int:
+    found = [case for task in TASKS if not names or task.name in names for case in cases(task)]
+    print(table(found))
+    if not names:
+        FILE.write_text(table(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,192 @@
+"""What each request and message of a plan takes on a machine, in uses of its cores, devices and links.
+
+What is taken to be so: a program on a CPU keeps as many cores busy as it did when it was measured; one on an
+accelerator has it to itself, and whoever asked waits for it. Environments that are stepped in a thread hold Python's
+lock. Shards move in step, so the first stands for all. A message between hosts waits for the receiver's network; what
+goes to many hosts goes down a tree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from motet.engine.clock import Use
+from motet.engine.requests import Compute, Consult, Iterate, Put, Request, Stack, Take
+from motet.engine.virtual import Channel
+from motet.engine.worker import Worker
+from motet.flow.graph import Graph, Node
+from motet.plan.cost import Book, Figure
+from motet.plan.plan import Plan
+from motet.plan.project import Program, Rounds, project
+from motet.plan.protocol import Wire
+from motet.plan.route import nbytes, pieces
+from motet.plan.schedule import Ask, Call
+from motet.plan.spread import Seat
+
+
+class Charges:
+    """The costs of one plan."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        plan: Plan,
+        book: Book,
+        seats: Mapping[str, Sequence[Seat]],
+        hosts: Mapping[int, int],
+        channels: Sequence[Channel],
+    ):
+        self.graph, self.plan, self.book, self.seats, self.hosts = graph, plan, book, seats, hosts
+        self.modelled: set[str] = set()
+        """What was asked for and nobody had measured."""
+        self.stands_for: dict[Hashable, int] = {}
+        """For how many devices one stands, on all hosts: its program's shards, and hosts that are alike."""
+        self._known: dict[Hashable, tuple[Use, ...]] = {}
+        self._keep: list[Any] = []
+        self.channels = [each for each in dict.fromkeys(channels) if self._is_simulated(each)]
+        self._outgoing: dict[tuple[Wire, int], list[Channel]] = {}
+        self._incoming: dict[tuple[Wire, int], list[Channel]] = {}
+        for channel in dict.fromkeys(channels):
+            self._outgoing.setdefault((channel[0], channel[1]), []).append(channel)
+            self._incoming.setdefault((channel[0], channel[2]), []).append(channel)
+
+    @cached_property
+    def programs(self) -> dict[str, Program]:
+        return project(self.graph, self.plan)
+
+    def is_simulated(self, fragment: str, index: int) -> bool:
+        return self.seats[fragment][index].host in self.hosts
+
+    def _is_simulated(self, channel: Channel) -> bool:
+        wire, sender, receiver = channel
+        return self.is_simulated(wire.source, sender) and self.is_simulated(wire.target, receiver)
+
+    def request(self, worker: Worker, request: Request) -> Sequence[Use]:
+        what = _subject(request)
+        key = (worker.fragment, worker.index, type(request), id(what))
+        if key not in self._known:
+            self._keep.append(what)  # or another could come to have its number
+            self._known[key] = tuple(self._charge(worker, request))
+        return self._known[key]
+
+    def message(self, channel: Channel) -> Sequence[Use]:
+        if channel not in self._known:
+            self._known[channel] = tuple(self._way(channel))
+        return self._known[channel]
+
+    def _charge(self, worker: Worker, request: Request) -> list[Use]:
+        seat = self.seats[worker.fragment][worker.index]
+        if isinstance(request, (Compute, Iterate)):
+            return self._call(worker, seat, request.call, isinstance(request, Iterate))
+        if isinstance(request, Consult):
+            node = request.operation.node
+            if isinstance(request.operation, Ask):
+                asking = self._python(worker, seat, self.book.asking, "ask")
+                return [asking, *self._steps(worker, seat, 1)]
+            figure = self._noted(f"replay {node.name}", self.book.remembering(node, seat.outside))
+            return [self._python(worker, seat, figure.seconds, node.name)]
+        if isinstance(request, Stack):
+            parts = self.plan.fragments[worker.fragment].cut.parts
+            size = sum(self.graph.variables[name].nbytes(parts) for name in request.rows)
+            figure = self._noted("stack", self.book.moving("stack", size))
+            return [self._python(worker, seat, figure.seconds, f"stack {request.loop.name}")]
+        assert isinstance(request, (Put, Take))
+        return [self._carried(worker, seat, request)]
+
+    def _call(self, worker: Worker, seat: Seat, call: Call, whole: bool) -> list[Use]:
+        cut, host = self.plan.fragments[worker.fragment].cut, seat.host
+        figure = self.book.call(seat.kind, call, cut.parts, cut.shards, whole)
+        self._noted(f"{worker.fragment}: {call.label}", figure)
+        label, handling = call.label, 0.0 if whole else self.book.handling
+        if seat.kind == "cpu":
+            demand = max(figure.demand, float(len(seat.devices)))
+            uses = [Use(figure.seconds + handling, ("cores", host), demand, self._thread(worker, seat), label)]
+        else:
+            device = ("device", host, seat.kind, seat.devices[0])
+            everywhere = self.book.machine.hosts if seat.everywhere else self.hosts[host]
+            self.stands_for[device] = len(seat.devices) * everywhere
+            uses = [self._python(worker, seat, handling, label), Use(figure.seconds, device, label=label)]
+        rounds = _asked(call.body)
+        return uses + (self._steps(worker, seat, rounds) if rounds else [])
+
+    def _steps(self, worker: Worker, seat: Seat, rounds: float) -> list[Use]:
+        """So many steps of host environments."""
+        fragment = self.plan.fragments[worker.fragment]
+        share = self.graph.num_envs / fragment.replicas
+        figure = self._noted("environments", self.book.step(share, fragment.workers))
+        alone = fragment.workers == 0 and figure.demand <= 1.5
+        locks = self._thread(worker, seat) + ((("python", seat.host),) if alone else ()) if not fragment.workers else ()
+        return [Use(figure.seconds * rounds, ("cores", seat.host), figure.demand, locks, "environments")]
+
+    def _carried(self, worker: Worker, seat: Seat, request: Put | Take) -> Use:
+        puts = isinstance(request, Put)
+        ends = (self._outgoing if puts else self._incoming).get((request.wire, worker.index), ())
+        if seat.everywhere:  # each host sees to its own
+            others = self.seats[request.wire.target if puts else request.wire.source]
+            ends = [each for each in ends if others[each[2] if puts else each[1]].host == seat.host]
+        what = "send" if puts else "receive"
+        figures = [self._noted(what, self.book.moving(what, self.size(each))) for each in ends]
+        seconds = sum(each.seconds for each in figures)
+        return self._python(worker, seat, seconds, f"{what} {request.wire.link}")
+
+    def _python(self, worker: Worker, seat: Seat, seconds: float, label: str) -> Use:
+        """What Python does, in which one thread of a process goes on at a time."""
+        locks = (*self._thread(worker, seat), ("python", seat.host))
+        return Use(seconds + self.book.handling, ("cores", seat.host), 1.0, locks, label)
+
+    def _thread(self, worker: Worker, seat: Seat) -> tuple[Hashable, ...]:
+        """Replicas that share a thread take turns in it."""
+        shared = self.plan.fragments[worker.fragment].first_ready
+        return (("thread", seat.host, worker.fragment, seat.devices),) if shared else ()
+
+    def _way(self, channel: Channel) -> list[Use]:
+        """What a message does between its sender and its receiver."""
+        wire, sender, receiver = channel
+        source, target = self.seats[wire.source][sender], self.seats[wire.target][receiver]
+        size, ways = self.size(channel), self.book.machine.connections
+        if source.host != target.host and not (source.everywhere or target.everywhere):
+            count, network = self.hosts[source.host], ways["network"]
+            reached = {seat.host for seat in self.seats[wire.target]} - {source.host}
+            hops = math.ceil(math.log2(1 + len(reached)))
+            return [
+                Use(count * hops * size / network.bandwidth, ("network", target.host)),
+                Use(hops * network.latency),
+            ]
+        if (source.kind, source.devices) == (target.kind, target.devices) or source.kind == target.kind == "cpu":
+            return []
+        name = "host" if "cpu" in (source.kind, target.kind) else "devices"
+        return [Use(size / ways[name].bandwidth, (name, target.host)), Use(ways[name].latency)]
+
+    def size(self, channel: Channel) -> int:
+        """The bytes of one message."""
+        wire, sender, receiver = channel
+        vars = tuple(self.graph.variables[name] for name in wire.vars)
+        senders, receivers = (self.plan.fragments[name].replicas for name in (wire.source, wire.target))
+        return nbytes(vars, pieces(vars, sender, senders, receiver, receivers))
+
+    def _noted(self, what: str, figure: Figure) -> Figure:
+        if not figure.measured:
+            self.modelled.add(what)
+        return figure
+
+
+def _subject(request: Request) -> Any:
+    """What of a request says how long it takes."""
+    for name in ("call", "operation", "wire", "loop"):
+        if hasattr(request, name):
+            return getattr(request, name)
+    raise AssertionError(request)
+
+
+def _asked(statements: Any) -> float:
+    """How many steps of host environments a call asks for."""
+    total = 0.0
+    for each in statements:
+        if isinstance(each, Rounds):
+            total += each.count / each.every * _asked(each.body)
+        elif isinstance(each, Node) and each.host is not None:
+            total += 1
+    return total

@@ -1,0 +1,201 @@
+"""One generation of a run over hosts: processes that live and end together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from motet.engine.cut import RunCut
+from motet.engine.hosts import task as tasks
+from motet.engine.hosts.failure import Failure, explained
+from motet.engine.hosts.reach import Hosts, Lost, Pulse, ask_all
+from motet.engine.packing import pack, unpack
+from motet.engine.run import Outcome
+from motet.errors import BadOption, BadPlan, Diverged
+from motet.plan import places
+from motet.plan.hosts import hosts_of
+
+if TYPE_CHECKING:
+    from motet.engine.hosts.driver import Driver
+
+POLL = 1.0
+"""Seconds that a host waits for something to tell."""
+
+
+class Generation:
+    """Its hosts, from their first word to their last."""
+
+    def __init__(self, driver: Driver, number: int):
+        self.driver, self.number, self.plan = driver, number, driver.plan
+        self.ended: dict[int, tuple[Outcome, RunCut]] = {}
+        self.about: dict[int, Mapping[str, Any]] = {}
+        self.hosts: Hosts
+
+    def cause(self, lost: Lost) -> str:
+        """Which host was lost, and why."""
+        about = self.about.get(lost.host)
+        who = f" ({about['machine']}, process {about['pid']})" if about else ""
+        return f"host {lost.host}{who} {lost.why}"
+
+    def begin(self, hosts: Hosts) -> None:
+        """Let every host trace, compare what they found, and start them all."""
+        driver, patience, self.hosts = self.driver, self.driver.patience, hosts
+        everyone = range(self.plan.hosts)
+        self.about = dict(enumerate(ask_all(hosts, [()] * len(everyone), "describe", patience.start)))
+        check_versions(self.about)
+        keys = driver.keys.public, driver.keys.secret
+        asked = [(host, driver.packed, keys, driver.final) for host in everyone]
+        pulse = Pulse(hosts, patience.heartbeat)
+        found = dict(enumerate(ask_all(hosts, asked, "prepare", patience.start, pulse)))
+        check_alike(driver, found)
+        addresses = {host: each["address"] for host, each in found.items()}
+        until = driver.reporter.until
+        starts = [(self.number, addresses, self._start(host), self._is_exact, until) for host in everyone]
+        ask_all(hosts, starts, "begin", patience.start, pulse)
+
+    @property
+    def _is_exact(self) -> bool:
+        return self.driver.exact or self.driver.cuts.last is not None
+
+    def _start(self, host: int) -> Any:
+        """What a host goes on from: of the same plan its own workers' shares, else everything."""
+        cut = self.driver.cut()
+        if cut is None:
+            return None
+        if self._is_exact:
+            mine = {
+                name: share
+                for name, share in cut.shares.items()
+                if hosts_of(self.plan, share.fragment)[share.index] == host
+            }
+            cut = replace(cut, shares=mine)
+        return pack(replace(cut, watched={}))
+
+    def follow(self) -> Mapping[int, tuple[Outcome, RunCut]]:
+        """Listen to all hosts until they have come to the end -> what came of it on each."""
+        asked = {host: self._poll(host) for host in range(self.plan.hosts)}
+        while len(self.ended) < self.plan.hosts:
+            ready = self.hosts.ready([ticket for ticket, _ in asked.values()], 0.1)
+            for host, (ticket, since) in list(asked.items()):
+                if ticket in ready:
+                    events = self.hosts.answer(ticket)
+                    asked[host] = self._poll(host)
+                    for event in events:
+                        self._happened(host, *event)
+                elif time.monotonic() - since > POLL + self.driver.patience.heartbeat:
+                    raise Lost(host, f"has not answered for {self.driver.patience.heartbeat:g} s")
+            self._agree()
+        return self.ended
+
+    def _poll(self, host: int) -> tuple[Any, float]:
+        return self.hosts.ask(host, "events", POLL), time.monotonic()
+
+    def _happened(self, host: int, what: str, *told: Any) -> None:
+        driver = self.driver
+        if what == "status":
+            driver.reporter.watcher.status(f"{told[0]} on host {host}: {told[1]}")
+        elif what == "reported":
+            self._watching_numbers(lambda: driver.collector.add(*told))
+        elif what == "rows":
+            self._watching_numbers(lambda: driver.rows(*told))
+        elif what == "share":
+            iteration, packed, seconds = told
+            for share in unpack(*packed).shares.values():
+                driver.cuts.add(iteration, share, seconds)
+        elif what == "usage":
+            driver.usage[host] = told[0]
+            driver.on_usage(merged_usage(driver.usage))
+        elif what == "ended":
+            outcome, packed = told[0]
+            self.ended[host] = outcome, unpack(*packed)
+        elif what == "failed":
+            raise self._failed(host, told[0])
+
+    def _watching_numbers(self, tell: Any) -> None:
+        """What is no longer finite ends the run with the last state that was, which lies on a host."""
+        try:
+            tell()
+        except Diverged as error:
+            raise Diverged(str(error), error.iteration, self._good()) from None
+
+    def _good(self) -> tuple[int, tuple[np.ndarray, ...]] | None:
+        try:
+            found = ask_all(self.hosts, [()] * self.plan.hosts, "good", self.driver.patience.heartbeat)
+        except Lost:
+            return None
+        kept = [(iteration, unpack(*packed)) for iteration, packed in filter(None, found)]
+        learner = self.driver.reporter.graph.roles.learner
+        return next(((iteration, cut.shares["good"].variables[learner]) for iteration, cut in kept), None)
+
+    def _failed(self, host: int, failure: Failure) -> BaseException:
+        doing: dict[int, Any] = {}
+        for other in range(self.plan.hosts):
+            if other != host:
+                ticket = self.hosts.ask(other, "doing")
+                if self.hosts.ready([ticket], 5.0):
+                    doing[other] = self.hosts.answer(ticket)
+        error = explained(failure, doing)
+        if isinstance(error, Diverged):
+            return Diverged(str(error), error.iteration, self._good())
+        return error
+
+    def _agree(self) -> None:
+        """Take a cut if one is due, or end the run if somebody wants it to, where no worker has been yet."""
+        driver, end = self.driver, self.driver.stopping
+        wanted = driver.cuts.due or end or (not driver.cuts.waiting and driver.wants_cut(driver.told))
+        if not wanted or self.ended or (driver.cuts.waiting and not end) or driver.told <= driver.begun:
+            return
+        began, nobody = time.monotonic(), [()] * self.plan.hosts
+        farthest = max(ask_all(self.hosts, nobody, "hold", driver.patience.heartbeat))
+        until = driver.reporter.until
+        agreed = (farthest, farthest if end else None) if farthest < until else (None, None)
+        ask_all(self.hosts, [agreed] * self.plan.hosts, "release", driver.patience.heartbeat)
+        if farthest >= until:
+            driver.cuts.forget()  # that is the end, where everybody will be seen anyway
+            return
+        if end:
+            driver.reporter.until, driver.stopping = farthest, False
+        driver.cuts.agreed(farthest, time.monotonic() - began)
+
+
+def merged_usage(found: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
+    """What the parts of a run do, from what they do on each host: rates and messages add up, times are means."""
+    merged: dict[str, float] = {}
+    for name in dict.fromkeys(name for each in found.values() for name in each):
+        values = [each[name] for each in found.values() if name in each]
+        if name == "compile_seconds":
+            merged[name] = max(values)
+        else:
+            merged[name] = sum(values) / (1 if name.endswith(("/bytes_per_second", "/depth")) else len(values))
+    return merged
+
+
+def check_versions(found: Mapping[int, Mapping[str, Any]]) -> None:
+    """Hosts compute the same only with the same programs."""
+    mine = tasks.versions()
+    wrong = [
+        f"host {host} ({each['machine']}) has {name} {each['versions'].get(name)}, and whoever leads has {version}"
+        for host, each in found.items()
+        for name, version in mine.items()
+        if each["versions"].get(name) != version
+    ]
+    if wrong:
+        raise BadOption(f"The hosts are not alike: {'; '.join(wrong)}. Install the same versions everywhere.")
+
+
+def check_alike(driver: Driver, found: Mapping[int, Mapping[str, Any]]) -> None:
+    """All trace the same loop, and have the devices that the plan wants."""
+    unlike = [host for host, each in found.items() if each["fingerprint"] != driver.task.fingerprint]
+    if unlike:
+        raise BadOption(
+            f"Host {', '.join(map(str, unlike))} traced another loop than whoever leads (the fingerprints differ): the "
+            "algorithm's or the environment's code is not the same there. Send it along with --working-dir "
+            "(motet.Cluster(working_dir=...)), or install the same everywhere."
+        )
+    problems = {line: host for host, each in found.items() for line in places.problems(driver.plan, each["devices"])}
+    if problems:
+        raise BadPlan([f"{line} on host {host}" for line, host in problems.items()])

@@ -1,0 +1,196 @@
+"""What a loop costs on this machine, measured in a few seconds: its calls, its environments, its messages.
+
+Plans are run one after the other in one thread, as few as hold all calls that any candidate has, with environments in
+which nothing happens; environments are timed by themselves. So nothing waits for anything else, and what happens when
+several do is left to the virtual clock.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from motet.engine.assemble import Programs
+from motet.engine.detect import cores
+from motet.engine.place import devices_for
+from motet.engine.rehearse import schedules_of
+from motet.engine.stopwatch import Samples, calls_of, shortened, time_plan
+from motet.errors import described
+from motet.flow.graph import Graph
+from motet.flow.host import HostEnvironment, Opening
+from motet.plan.cost import Fit, Profile, call_key
+from motet.plan.plan import Plan
+
+BUDGET = 15.0
+"""Seconds that a first profile may take. Measuring begins nothing new after two thirds of them."""
+EACH = 0.6
+"""Seconds for each plan, when it is compiled, and for each pool of environments."""
+Item = tuple[str, float]
+"""A call's key, and how many environments it has."""
+
+
+def profile(
+    graph: Graph,
+    plans: Sequence[Plan],
+    environments: Mapping[str, Fit] | None = None,
+    *,
+    budget: float = BUDGET,
+    announce: Callable[[str], None] = lambda text: None,
+) -> Profile:
+    """Measure what `plans` need, the first ones first. The graph must be traced for the cuts of those that `cover`."""
+    began, samples, left_out = time.perf_counter(), Samples(), list[str]()
+    few, programs = shortened(graph), dict[Any, Programs]()
+    for plan in cover(graph, plans):
+        if time.perf_counter() - began > budget * 2 / 3:
+            left_out.append(f"{describe(plan)}: no time was left")
+            continue
+        announce(f"profiling {describe(plan)}")
+        try:
+            time_plan(few, plan, devices_for(plan), samples, programs.setdefault(_cuts(plan), {}), EACH)
+        except Exception as error:  # whatever a device or a program raises: all others are still worth measuring
+            left_out.append(f"{describe(plan)}: {described(error)}")
+    about = {"seconds": f"{time.perf_counter() - began:.1f}", "left out": "; ".join(left_out)}
+    return _profile(samples, environments or {}, graph.num_envs, about)
+
+
+def _cuts(plan: Plan) -> Any:
+    """Fragments of one name and cut have the same programs, in whichever plan."""
+    return tuple((name, fragment.cut, fragment.place) for name, fragment in plan.fragments.items())
+
+
+def _profile(samples: Samples, environments: Mapping[str, Fit], size: int, about: Mapping[str, str]) -> Profile:
+    def median(values: Sequence[float]) -> float:
+        return statistics.median(values) if values else 0.0
+
+    return Profile(
+        {key: Fit(tuple(sorted(found.items())), samples.demand[key]) for key, found in samples.calls.items()},
+        environments,
+        {key: Fit(((float(size), seconds),)) for key, seconds in samples.replay.items()},
+        tuple(sorted(samples.send)),
+        tuple(sorted(samples.receive)),
+        tuple(sorted(samples.stack)),
+        median(samples.asking),
+        median(samples.handling),
+        about,
+    )
+
+
+def items_of(graph: Graph, plan: Plan) -> set[Item]:
+    """All calls that a plan has in an iteration, as they are measured."""
+    found: set[Item] = set()
+    alone = sum(each.replicas for each in plan.fragments.values()) == 1
+    for name, schedule in schedules_of(graph, plan).items():
+        fragment = plan.fragments[name]
+        size = graph.num_envs / fragment.cut.parts
+        if alone and schedule.whole is not None:
+            return {(call_key("cpu", schedule.whole, fragment.shards, True), size)}
+        found |= {(call_key("cpu", call, fragment.shards, False), size) for call in calls_of(schedule.body)}
+    return found
+
+
+def cover(graph: Graph, plans: Iterable[Plan]) -> list[Plan]:
+    """Those of the plans, in their order, that have calls which none before them has: at the largest and the smallest
+    number of environments, since those in between follow."""
+    items = {plan: items_of(graph, plan) for plan in plans}
+    sizes: dict[str, list[float]] = {}
+    for found in items.values():
+        for key, size in found:
+            sizes.setdefault(key, []).append(size)
+    wanted = {(key, end) for key, found in sizes.items() for end in (min(found), max(found))}
+    chosen: list[Plan] = []
+    for plan, found in items.items():
+        if found & wanted:
+            chosen.append(plan)
+            wanted -= found
+    return chosen
+
+
+def describe(plan: Plan) -> str:
+    """A plan in few words: its name, and what its fragments say of themselves."""
+    words = []
+    for name, each in plan.fragments.items():
+        said = [
+            f"{what}={getattr(each, what)}" for what in ("replicas", "shards", "workers") if getattr(each, what) > 1
+        ]
+        words.append(f"{name}{' ' if said else ''}{' '.join(said)}")
+    return f"{plan.name} ({', '.join(words)})"
+
+
+def time_environments(
+    graph: Graph, plans: Sequence[Plan], announce: Callable[[str], None] = lambda text: None
+) -> tuple[dict[str, Fit], list[str]]:
+    """One step of the host environments, by worker processes, and what could not be measured."""
+    env = next((node.host.environment for node in graph.nodes() if node.host is not None), None)
+    fits, left_out, began = dict[str, Fit](), list[str](), time.perf_counter()
+    for workers, counts in _pools(graph, plans).items() if env is not None else ():
+        points, demands = [], []
+        for count in counts:
+            if fits and time.perf_counter() - began > BUDGET / 3:
+                left_out.append(f"{count} environments, {workers} workers: no time was left")
+                continue
+            announce(f"profiling {count} environments in {f'{workers} processes' if workers else 'a thread'}")
+            try:
+                assert env is not None
+                seconds, demand = time_pool(env, count, workers)
+            except Exception as error:
+                left_out.append(f"{count} environments, {workers} workers: {described(error)}")
+                continue
+            points.append((float(count), seconds))
+            demands.append(demand)
+        if points:
+            fits[str(workers)] = Fit(tuple(sorted(points)), max(demands))
+    return fits, left_out
+
+
+def _pools(graph: Graph, plans: Sequence[Plan]) -> dict[int, list[int]]:
+    """Worker processes -> the numbers of environments to time: the largest and, of threads, the smallest."""
+    found: dict[int, set[int]] = {0: {graph.num_envs}}
+    homes = {id(plan): plan.homes(graph) for plan in plans}
+    for plan in plans:
+        names = {homes[id(plan)][node.name] for node in graph.nodes() if node.host is not None}
+        for name in names:
+            fragment = plan.fragments[name]
+            found.setdefault(fragment.workers, set()).add(graph.num_envs // fragment.replicas)
+    return {
+        workers: sorted({max(counts), min(counts)} if not workers else {max(counts)}, reverse=True)
+        for workers, counts in found.items()
+    }
+
+
+def time_pool(env: HostEnvironment, count: int, workers: int) -> tuple[float, float]:
+    """Seconds of a step of so many environments with random actions, and how many cores it kept busy."""
+    actions = _actions(env, count)
+    pool = env.open(Opening(0, count, 0, workers))
+    try:
+        pool.reset()
+        pool.step(actions[0])
+        took, began, cpu = list[float](), time.perf_counter(), time.process_time()
+        while not took or (time.perf_counter() - began < EACH / 2 and not _is_steady(took)):
+            start = time.perf_counter()
+            pool.step(actions[len(took) % len(actions)])
+            took.append(time.perf_counter() - start)
+        wall, busy = time.perf_counter() - began, time.process_time() - cpu
+    finally:
+        pool.close()
+    # A mean, not a median: now and then an episode ends, and that is part of what steps cost.
+    seconds = statistics.mean(took)
+    return seconds, float(min(workers, cores())) if workers else max(1.0, busy / wall)
+
+
+def _is_steady(took: Sequence[float]) -> bool:
+    if len(took) < 200 or len(took) % 100:
+        return False
+    half = len(took) // 2
+    first, second = statistics.mean(took[:half]), statistics.mean(took[half:])
+    return abs(first - second) < 0.03 * second
+
+
+def _actions(env: HostEnvironment, count: int, different: int = 8) -> list[tuple[np.ndarray, ...]]:
+    keys = jax.random.split(jax.random.key(0), (different, count))
+    drawn = jax.tree.leaves(jax.vmap(jax.vmap(env.action_space.sample))(keys))
+    return [tuple(np.asarray(leaf[each]) for leaf in drawn) for each in range(different)]

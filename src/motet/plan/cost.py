@@ -1,0 +1,286 @@
+"""What the operations of a schedule cost: measured where somebody measured it, else modelled from what is computed.
+
+A profile holds what was measured, of one loop on one machine; a `Book` answers from it for any cut, and says of every
+figure whether it was measured or modelled. Nothing here runs anything.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from motet.flow.graph import Graph, Node
+from motet.flow.work import Work, node_work
+from motet.plan.machine import Connection, Machine
+from motet.plan.project import Rounds, Statement
+from motet.plan.schedule import Call
+
+Points = tuple[tuple[float, float], ...]
+"""(size, seconds), smallest size first."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Seconds, and where they are from."""
+
+    seconds: float
+    measured: bool
+    demand: float = 1.0
+    """How many cores are busy meanwhile."""
+
+    @property
+    def word(self) -> str:
+        return "measured" if self.measured else "modelled"
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Measured at a few sizes, and taken to grow evenly between and beyond them."""
+
+    points: Points
+    demand: float = 1.0
+
+    def at(self, size: float) -> Figure:
+        """Measured if it was at this size, or at several around which it is fitted; else in proportion, which is a
+        model."""
+        exact = [seconds for known, seconds in self.points if known == size]
+        if exact:
+            return Figure(exact[0], True, self.demand)
+        if len(self.points) > 1:
+            start, slope = line(self.points)
+            return Figure(max(start + slope * size, 0.05 * self.points[0][1]), True, self.demand)
+        known, seconds = next(iter(self.points))
+        return Figure(seconds * (FIXED + (1 - FIXED) * size / known), False, self.demand)
+
+
+FIXED = 0.2
+"""Of a call that was measured at one size: which share is taken not to depend on it."""
+
+
+def line(points: Points) -> tuple[float, float]:
+    """Least squares, of relative errors: (start, slope), neither below 0."""
+    weights = [1 / max(seconds, 1e-12) ** 2 for _, seconds in points]
+    total = sum(weights)
+    mean_x = sum(w * x for w, (x, _) in zip(weights, points, strict=True)) / total
+    mean_y = sum(w * y for w, (_, y) in zip(weights, points, strict=True)) / total
+    spread = sum(w * (x - mean_x) ** 2 for w, (x, _) in zip(weights, points, strict=True))
+    joint = sum(w * (x - mean_x) * (y - mean_y) for w, (x, y) in zip(weights, points, strict=True))
+    slope = max(0.0, joint / spread) if spread else 0.0
+    start = mean_y - slope * mean_x
+    return (start, slope) if start >= 0 else (0.0, mean_y / mean_x if mean_x else 0.0)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What was measured of one loop on one machine."""
+
+    calls: Mapping[str, Fit] = field(default_factory=dict)
+    """By `call_key`; the size is the number of environments of one piece."""
+    environments: Mapping[str, Fit] = field(default_factory=dict)
+    """By the number of worker processes: one step of so many host environments."""
+    replay: Mapping[str, Fit] = field(default_factory=dict)
+    """By node: what a replay outside of XLA takes."""
+    send: Points = ()
+    """By bytes: to hand a message over."""
+    receive: Points = ()
+    stack: Points = ()
+    """By bytes: to put the rounds of a loop together."""
+    asking: float = 0.0
+    """Seconds around a step of host environments that is asked for between two calls."""
+    handling: float = 0.0
+    """Seconds of the interpreter for each request."""
+    about: Mapping[str, str] = field(default_factory=dict)
+    """What was measured, when, and what could not be."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1)
+
+    @staticmethod
+    def from_json(text: str) -> Profile:
+        data = json.loads(text)
+
+        def fits(name: str) -> dict[str, Fit]:
+            return {key: Fit(_points(fit["points"]), fit["demand"]) for key, fit in data[name].items()}
+
+        send, receive, stack = (_points(data[name]) for name in ("send", "receive", "stack"))
+        measured = fits("calls"), fits("environments"), fits("replay")
+        return Profile(*measured, send, receive, stack, data["asking"], data["handling"], data["about"])
+
+
+def _points(data: Sequence[Sequence[float]]) -> Points:
+    return tuple((float(size), float(seconds)) for size, seconds in data)
+
+
+def signature(statements: Sequence[Statement]) -> str:
+    """What a call does, as one line: the same for calls of several plans that do the same."""
+    words = []
+    for each in statements:
+        if isinstance(each, Node):
+            words.append(each.name)
+        elif isinstance(each, Rounds):
+            words.append(f"{each.name}*{each.count / each.every:g}({signature(each.body)})")
+    return "+".join(words)
+
+
+def terms(done: str) -> Iterator[tuple[str, float, str]]:
+    """A signature taken apart: of each node (name, 1, ""), of each loop (name, rounds, what is in it)."""
+    depth = start = 0
+    for place, letter in enumerate(done + "+"):
+        depth += (letter == "(") - (letter == ")")
+        if letter == "+" and not depth and place > start:
+            name, _, rest = done[start:place].partition("(")
+            loop, _, count = name.rpartition("*")
+            yield (loop, float(count), rest[:-1]) if rest else (name, 1.0, "")
+        if letter == "+" and not depth:
+            start = place + 1
+
+
+def call_key(kind: str, call: Call, shards: int, whole: bool) -> str:
+    """Under what a call is measured: on which kind of device, over how many of them, alone or beside others."""
+    return f"{kind} x{shards} {'whole' if whole else 'call'} {signature(call.body)}"
+
+
+@dataclass(frozen=True)
+class Book:
+    """What everything costs, for one loop on one machine."""
+
+    graph: Graph
+    machine: Machine
+    profile: Profile = Profile()
+    here: bool = True
+    """Whether the profile was measured on this machine, and not on another whose environments are as fast."""
+    _works: dict[str, Work] = field(default_factory=dict, compare=False, repr=False)
+    _ratios: dict[str, float] = field(default_factory=dict, compare=False, repr=False)
+
+    def call(self, kind: str, call: Call, parts: int, shards: int, whole: bool) -> Figure:
+        """One run of a call by one of `parts` pieces, on `shards` devices at once; without the environments' time."""
+        found = self.profile.calls.get(call_key(kind, call, shards, whole))
+        if found is not None:
+            return found.at(self.graph.num_envs / parts)
+        seconds = self.modelled(kind, signature(call.body), parts) * self._correction(kind)
+        return Figure(seconds + self.collectives(kind, call, shards), False)
+
+    def modelled(self, kind: str, done: str, parts: float) -> float:
+        """From what a call of this signature computes and what the device can do; its collectives left aside."""
+        device = self.machine.device(kind)
+        assert device is not None, f"{self.machine.name} has no device of the kind {kind}"
+        work = self._work(done).share(parts)
+        moved = max(work.flops / (device.peak * device.efficiency), work.bytes / device.bandwidth)
+        return device.launch + max(moved, work.operations * device.latency)
+
+    def collectives(self, kind: str, call: Call, shards: int) -> float:
+        """What it takes to combine results over the batch, wherever some are written."""
+        if shards == 1:
+            return 0.0
+        device = self.machine.device(kind)
+        spans = device is not None and shards > device.count
+        way = self.machine.connections["network" if spans else "devices"]
+        return sum(rounds * combined(way, shards, nbytes) for rounds, nbytes in self._partial(call.body))
+
+    def step(self, environments: float, workers: int) -> Figure:
+        """One step of so many host environments."""
+        found = self._step(environments, workers)
+        return found if self.here else replace(found, measured=False)
+
+    def _step(self, environments: float, workers: int) -> Figure:
+        fits = self.profile.environments
+        if str(workers) in fits:
+            return fits[str(workers)].at(environments)
+        alone = fits["0"].at(environments) if "0" in fits else Figure(environments * UNKNOWN_STEP, False)
+        if not workers:
+            return alone
+        # As many processes as were not tried: each has its share, and to reach them takes as long as it does elsewhere.
+        tried = [(int(each), fit.at(environments)) for each, fit in fits.items() if each != "0"]
+        extra = max(0.0, tried[0][1].seconds - alone.seconds / min(tried[0][0], self.machine.cores)) if tried else 1e-4
+        return Figure(alone.seconds / workers + extra, False, float(workers))
+
+    def remembering(self, node: Node, outside: str) -> Figure:
+        """What a replay outside of XLA takes for a node; on an OpenCL device, if the machine has an FPGA, that."""
+        found = self.profile.replay.get(f"{outside} {node.name}")
+        if found is not None:
+            return found.at(self.graph.num_envs)
+        board = self.machine.device("fpga")
+        moved = sum(self.graph.variables[var].nbytes() for var in node.writes if var != self.graph.roles.replay)
+        if outside.startswith("opencl") and board is not None:
+            items = max((aval.shape[0] for var in node.writes for aval in self._items(var)), default=1)
+            seconds = sum_tree_on_fpga(items, draws=node.kind == "sample", bandwidth=board.bandwidth)
+            return Figure(board.launch + seconds + moved / board.bandwidth, False)
+        return Figure(50e-6 + moved / 1e9, False)
+
+    def _items(self, var: str) -> list[Any]:
+        found = self.graph.variables[var]
+        return [aval for aval in found.avals if aval.shape] if var != self.graph.roles.replay else []
+
+    def moving(self, what: str, nbytes: float) -> Figure:
+        """To `send`, `receive` or `stack` so many bytes."""
+        points: Points = getattr(self.profile, what)
+        if points:
+            start, slope = line(points)
+            return Figure(start + slope * nbytes, True)
+        return Figure(self.machine.connections["process"].seconds(nbytes), False)
+
+    @property
+    def handling(self) -> float:
+        return self.profile.handling or HANDLING
+
+    @property
+    def asking(self) -> float:
+        return self.profile.asking or ASKING
+
+    def _work(self, done: str) -> Work:
+        """Of a signature, with all environments in one piece."""
+        if done not in self._works:
+            nodes = {node.name: node for node in self.graph.nodes()}
+            total = Work()
+            for name, count, inner in terms(done):
+                total += self._work(inner).times(count) if inner else node_work(nodes[name])
+            self._works[done] = total
+        return self._works[done]
+
+    def _correction(self, kind: str) -> float:
+        """How much longer the calls that were measured on this kind of device took than the model says."""
+        if kind not in self._ratios:
+            measured = modelled = 0.0
+            for key, fit in self.profile.calls.items():
+                where, shards, _, done = key.split(" ", 3)
+                if (where, shards) == (kind, "x1"):
+                    measured += sum(seconds for _, seconds in fit.points)
+                    modelled += sum(self.modelled(kind, done, self.graph.num_envs / size) for size, _ in fit.points)
+            self._ratios[kind] = measured / modelled if modelled else 1.0
+        return self._ratios[kind]
+
+    def _partial(self, statements: Sequence[Statement]) -> list[tuple[int, int]]:
+        """(how often, bytes) of each result over the batch that the statements write."""
+        found = []
+        for each in statements:
+            if isinstance(each, Rounds):
+                found += [(each.count * rounds, nbytes) for rounds, nbytes in self._partial(each.body)]
+            elif isinstance(each, Node):
+                written = [self.graph.variables[var] for var in each.writes if self.graph.variables[var].partial]
+                if written or each.statistic:
+                    found.append((1, sum(var.nbytes() for var in written) + 8))
+        return found
+
+
+HANDLING, ASKING = 15e-6, 40e-6
+"""Seconds of the interpreter for a request, and around a step of host environments, that nobody has measured."""
+UNKNOWN_STEP = 20e-6
+"""Seconds of a step of one host environment that nobody has measured."""
+
+
+def combined(way: Connection, shards: int, nbytes: float) -> float:
+    """A sum over shards in a ring: each sends all but its own part twice."""
+    return 2 * (shards - 1) / shards * nbytes / way.bandwidth + 2 * math.ceil(math.log2(shards)) * way.latency
+
+
+def sum_tree_on_fpga(
+    items: int, *, draws: bool, bandwidth: float, leaves: int = 2**20, fan_out: int = 16, clock: float = 300e6
+) -> float:
+    """Seconds of a K-ary sum tree on an FPGA for so many items, by PEARL's equations: to draw them takes
+    2K(B + D)/f + 24B/BW, to write them 2D/f + 24B/BW, where D is the tree's depth."""
+    depth = math.ceil(math.log(leaves, fan_out))
+    cycles = 2 * fan_out * (items + depth) if draws else 2 * depth
+    return cycles / clock + 24 * items / bandwidth

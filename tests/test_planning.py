@@ -1,0 +1,301 @@
+"""The planner: what is measured, what is kept, what is chosen, and how it says so."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import motet
+from motet import planning
+from motet.calibration import corrections
+from motet.cli import main
+from motet.engine import profiles
+from motet.engine.profile import cover, items_of, profile, time_pool
+from motet.engine.stopwatch import shortened
+from motet.engine.timeline import Lane, Span
+from motet.errors import BadOption
+from motet.flow.graph import WHOLE, Cut, Graph
+from motet.flow.trace import trace
+from motet.foretold import Comparison, Term, parts_of
+from motet.plan import catalogue
+from motet.plan.cost import Fit, Profile
+from motet.plan.machine import Machine
+from motet.plan.plan import Plan
+from motet.training import wants_profile
+
+TINY = motet.A2C(num_envs=4, num_steps=4, hidden=(8,))
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def graph_of(algorithm: motet.Algorithm = TINY, env: str = "CartPole-v1", *cuts: Cut) -> Graph:
+    return trace(algorithm, motet.make(env), iterations=50, cuts=(WHOLE, *cuts))
+
+
+def test_a_profile_times_every_call_of_the_plans_it_was_given() -> None:
+    plans = [motet.anakin(), motet.coarse(2)]
+    graph = graph_of(TINY, "CartPole-v1", Cut(2, 1))
+    found = profile(graph, plans, budget=60)
+    wanted = {key for plan in plans for key, _ in items_of(graph, plan)}
+    assert found.calls.keys() == wanted and not found.about["left out"]
+    assert all(seconds > 0 for fit in found.calls.values() for _, seconds in fit.points)
+    assert found.send and found.receive and found.handling > 0
+    assert all(size > 0 and seconds > 0 for size, seconds in (*found.send, *found.receive))
+
+
+def test_environments_are_still_while_calls_are_timed_and_timed_by_themselves() -> None:
+    graph = graph_of(TINY, "gymnasium/CartPole-v1", Cut(2, 1))
+    found = profile(graph, [motet.multi_learner(1), motet.coarse(2)], budget=60)
+    assert not found.about["left out"] and found.stack and found.asking > 0
+    seconds, demand = time_pool(motet.make("gymnasium/CartPole-v1"), 4, 0)
+    assert 1e-6 < seconds < 0.1 and demand >= 1.0
+
+
+def test_what_fails_is_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from motet.engine import profile as module
+
+    real = module.time_plan
+
+    def broken(graph: Graph, plan: Plan, *more: Any) -> None:
+        if plan.name == "coarse":
+            raise RuntimeError("no such device")
+        real(graph, plan, *more)
+
+    monkeypatch.setattr(module, "time_plan", broken)
+    graph = graph_of(TINY, "CartPole-v1", Cut(2, 1))
+    found = profile(graph, [motet.anakin(), motet.coarse(2)], budget=60)
+    assert len(found.calls) == 1
+    assert found.about["left out"] == "coarse (actors replicas=2, learner): RuntimeError: no such device"
+
+
+def test_as_few_plans_are_run_as_hold_all_calls() -> None:
+    graph = graph_of()
+    plans = [
+        motet.anakin(),
+        motet.multi_learner(1),
+        motet.coarse(1),
+        motet.coarse(1, lag=1),
+        motet.coarse(2),
+        motet.coarse(4),
+    ]
+    assert [plan.fragments for plan in cover(graph, plans)] == [
+        motet.anakin().fragments, motet.coarse(1).fragments, motet.coarse(4).fragments
+    ]  # fmt: skip  # two actors lie between one and four
+
+
+def test_a_prefill_is_cut_short_and_nothing_else() -> None:
+    graph = graph_of(motet.DQN(num_envs=4, learning_starts=10_000, hidden=(8,)))
+    assert graph.root.body[:-1] != shortened(graph).root.body[:-1]
+    assert graph.iteration is shortened(graph).iteration
+
+
+def test_a_profile_is_kept_for_the_same_code_shapes_and_machine_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[str] = []
+
+    def fake(graph: Graph, plans: Any, *more: Any, **rest: Any) -> Profile:
+        measured.append(graph.algorithm)
+        return Profile(about={"seconds": "0.0", "left out": ""})
+
+    monkeypatch.setattr(planning, "profile", fake)
+    env = motet.make("CartPole-v1")
+    assert not planning.choose(TINY, env).from_cache
+    assert planning.choose(TINY, env).from_cache and len(measured) == 1
+    planning.choose(replace(TINY, num_envs=8), env)  # other shapes
+    planning.choose(replace(TINY, discount=0.5), env)  # other code
+    planning.choose(TINY, motet.make("Acrobot-v1"))
+    planning.choose(TINY, env, again=True)
+    assert len(measured) == 5
+    folder = profiles.folder()
+    assert folder is not None
+    for file in folder.iterdir():
+        file.write_text('{"calls": 3}')  # damaged
+    planning.choose(TINY, env)
+    assert len(measured) == 6
+
+
+def processors(cores: int) -> Machine:
+    """A machine without accelerators."""
+    return Machine("processors", cores, 1e11, (catalogue.processor("core", 1e11),))
+
+
+def test_lag_is_not_taken_without_leave_and_what_is_given_up_is_said() -> None:
+    """A learner and actors that take equally long: to overlap them would nearly double the speed."""
+    algorithm = motet.PPO(num_envs=64, num_steps=32, update_epochs=8, num_minibatches=1, hidden=(64, 64))
+    env, machine = motet.make("gymnasium/CartPole-v1"), processors(4)
+    strict = planning.choose(algorithm, env, machine=machine, measure=False)
+    assert strict.best.lag == 0 and strict.given_up is not None and strict.given_up.lag == 1
+    free = planning.choose(algorithm, env, machine=machine, measure=False, lag=1)
+    assert free.best.steps_per_second >= strict.given_up.steps_per_second > strict.best.steps_per_second
+    careful = planning.choose(replace(TINY, num_envs=64), env, machine=machine, measure=False, lag=4)
+    assert careful.best.lag == 0 and careful.given_up is None  # the algorithm cannot learn from lag
+
+
+def test_an_objective_that_nothing_meets_names_the_nearest() -> None:
+    env = motet.make("CartPole-v1")
+    with pytest.raises(BadOption, match=r"No plan meets throughput >= 1e\+12; the nearest is anakin with"):
+        planning.choose(TINY, env, objective="throughput >= 1e12", measure=False)
+    met = planning.choose(TINY, env, objective="throughput-per-watt", measure=False)
+    assert met.best.steps_per_joule == max(each.steps_per_joule for each in met.estimates)
+    fast = planning.choose(TINY, env, objective="time-per-update <= 1000", measure=False)
+    assert fast.best.iteration_seconds == min(each.iteration_seconds for each in fast.estimates)
+
+
+def test_what_does_not_fit_into_memory_is_no_choice() -> None:
+    tiny = replace(processors(1), memory=1e3)
+    with pytest.raises(BadOption, match="No plan fits into the memory"):
+        planning.choose(TINY, motet.make("CartPole-v1"), machine=tiny, measure=False)
+
+
+def test_choosing_repeats() -> None:
+    first, second = (planning.choose(TINY, motet.make("CartPole-v1"), measure=False) for _ in range(2))
+    assert first.estimates == second.estimates
+
+
+# The command line.
+
+
+def motet_says(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str]:
+    code = main(list(args))
+    out, err = capsys.readouterr()
+    return code, out + err
+
+
+A2C = ("a2c", "CartPole-v1", "--num-envs", "4", "--num-steps", "4", "--hidden", "8")
+
+
+def test_motet_plan_shows_the_best_candidates_and_saves_the_first(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "plan.json"
+    code, said = motet_says(capsys, "plan", *A2C, "--no-profile", "--explain", "--save", str(file))
+    assert code == 0
+    assert "anakin() wins: an iteration takes" in said and "watts are modelled" in said
+    assert "waits for" in said and "plans do not fit, among them:" in said
+    assert Plan.from_json(file.read_text()).name == "anakin"
+    code, said = motet_says(capsys, "plan", *A2C, "--plan", str(file))
+    assert code == 0 and "many iterations are one compiled call" in said
+    code, said = motet_says(capsys, "plan", *A2C, "--no-profile", "--json")
+    assert json.loads(said)["name"] == "anakin"
+
+
+def test_motet_plan_takes_machines_from_files_and_from_the_catalogue(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, said = motet_says(capsys, "plan", *A2C, "--machine", "a100-node", "--no-profile")
+    assert code == 0 and "on a100-node" in said
+    file = tmp_path / "mine.yaml"
+    file.write_text(replace(catalogue.a100_node(), name="mine").to_text())
+    code, said = motet_says(capsys, "plan", *A2C, "--machine", str(file), "--no-profile")
+    assert code == 0 and "on mine" in said
+    file.write_text(file.read_text().replace("cores: 128", "cores: -3").replace("kind: gpu", "kind: gpx"))
+    code, said = motet_says(capsys, "plan", *A2C, "--machine", str(file), "--no-profile")
+    assert code == 2 and "2 problems" in said and "cores must be a whole number" in said and "'gpx'" in said
+    code, said = motet_says(capsys, "plan", *A2C, "--machine", "a100")
+    assert code == 2 and "Did you mean 'a100-node'" in said
+    assert Machine.from_text(catalogue.a100_node().to_text()).cores == 128
+
+
+# What was foretold, beside what came.
+
+
+def test_a_run_says_what_was_foretold_beside_what_came_and_corrects_the_profile(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    code, said = motet_says(
+        capsys, "train", *A2C, "--profile", "--total-timesteps", "20_000", "--run-dir", str(run),
+        "--evaluate-episodes", "0",
+    )  # fmt: skip
+    assert code == 0, said
+    assert "predicted" in said and "measured" in said and "W modelled, " in said
+    assert "planner: profiling anakin" in said and "planner: chose " in said and "steps/s expected" in said
+    found = Comparison.from_json((run / "prediction.json").read_text())
+    assert found.predicted > 0 and found.measured > 0 and found.terms and found.profile
+    wrong = replace(found, terms=tuple(replace(each, measured=2 * each.predicted) for each in found.terms))
+    (run / "prediction.json").write_text(wrong.to_json())
+    code, said = motet_says(capsys, "calibrate", str(run))
+    assert code == 0 and "takes 2.00 of what it was taken for" in said
+    kept = profiles.load(found.profile)
+    assert kept is not None and kept.about["calibrated"] == str(run)
+    again = planning.choose(motet.A2C(num_envs=4, num_steps=4, hidden=(8,)), motet.make("CartPole-v1"))
+    slower = {each.plan: each for each in again.estimates}[again.plan]
+    assert again.from_cache and slower.iteration_seconds > 0
+
+
+def test_who_chooses_is_said_by_the_call_or_by_the_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert wants_profile(True) and not wants_profile(False)
+    monkeypatch.setenv("MOTET_PROFILE", "1")
+    assert wants_profile(None) and not wants_profile(False)
+    monkeypatch.setenv("MOTET_PROFILE", "0")
+    assert not wants_profile(None) and wants_profile(True)
+
+
+def test_where_the_planner_finds_nothing_the_rule_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Heard(motet.Callback):
+        def __init__(self) -> None:
+            self.said: list[str] = []
+
+        def planning(self, text: str) -> None:
+            self.said.append(text)
+
+    def none(*_: Any, **__: Any) -> Any:
+        raise BadOption("No plan fits")
+
+    monkeypatch.setattr(planning, "choose", none)
+    heard = Heard()
+    result = motet.train(TINY, "CartPole-v1", total_timesteps=64, profile=True, callbacks=[heard], progress=False)
+    assert heard.said == ["no plan was chosen, the usual rule holds: No plan fits"]
+    assert result.plan.name == "anakin" and result.foretold is None
+    motet.train(TINY, "CartPole-v1", motet.anakin(), total_timesteps=64, profile=True, progress=False)
+    motet.train(TINY, "CartPole-v1", total_timesteps=64, profile=True, mode="serial", progress=False)
+    assert len(heard.said) == 1  # a plan that is named is taken, and for debuggers there is nothing to choose
+
+
+def lane(*spans: tuple[str, str, float, float]) -> Lane:
+    return Lane("learner", "learner", tuple(Span(*span) for span in spans))  # type: ignore[arg-type]
+
+
+def test_the_timeline_is_read_as_the_estimate_is_written() -> None:
+    seen = parts_of(
+        [
+            lane(
+                ("compute", "unroll", 0.0, 4.0),
+                ("environments", "a step of the environments", 1.0, 2.5),
+                ("send", "rollout: actors -> learner in iteration (0 -> 0)", 4.0, 5.0),
+                ("wait", "policy: learner -> actors in iteration, carried (0 -> 0)", 5.0, 8.0),
+                ("environments", "a step of the environments", 8.0, 10.0),
+            )
+        ],
+        iteration=1.0,
+    )
+    assert seen["learner"] == pytest.approx({"unroll": 0.25, "environments": 0.35, "send rollout": 0.1})
+
+
+def test_a_prediction_that_is_off_says_by_which_term() -> None:
+    terms = (Term("actors", "unroll", 0.010, 0.011), Term("learner", "epochs", 0.010, 0.050, "calls x"))
+    off = Comparison(1000.0, 500.0, terms, 10.0, None, "key")
+    assert off.error == pytest.approx(1.0)
+    assert "(+100%), most of all because of epochs of learner: 10 ms foretold, 50 ms measured" in off.warning
+    assert Comparison(1000.0, 850.0, terms, 10.0, None).warning == ""
+    assert "10 W modelled, not measured here" in off.lines()[-1]
+    assert "12 W measured" in replace(off, measured_watts=12.0).lines()[-1]
+    profile = Profile({"x": Fit(((4.0, 0.01),)), "y": Fit(((4.0, 1.0),))})
+    changed, corrected = corrections(off, profile)
+    assert [term.what for term, _ in changed] == ["epochs"]
+    assert corrected.calls == {"x": Fit(((4.0, 0.05),)), "y": Fit(((4.0, 1.0),))}
+
+
+def test_a_run_that_no_planner_chose_for_cannot_calibrate(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    motet.train(TINY, "CartPole-v1", total_timesteps=64, run_dir=run, progress=False)
+    code, said = motet_says(capsys, "calibrate", str(run))
+    assert code == 2 and "has no prediction.json" in said
+    (run / "prediction.json").write_text("{}")
+    assert "is damaged" in motet_says(capsys, "calibrate", str(run))[1]
