@@ -200,6 +200,48 @@ def test_what_a_network_drops_comes_later_once_and_in_order(monkeypatch: pytest.
         assert taken == list(range(12))
 
 
+class Choosing(Post):
+    """A network that drops what it is told to."""
+
+    drops: Callable[[Header], bool] = staticmethod(lambda header: False)
+
+    def deliver(self, first: bytes, frames: Any) -> None:
+        if not Choosing.drops(read_header(first)):
+            super().deliver(first, frames)
+
+
+def test_a_message_sent_again_does_not_take_the_place_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first is sent again before the second is: then only the second is late, which stands behind it."""
+    monkeypatch.setattr(crossing, "AGAIN", 0.5)
+    with pair(Choosing) as (out, into):
+        monkeypatch.setattr(Choosing, "drops", staticmethod(lambda header: header.kind == "message"))
+        out.put(message(0), counted=True)
+        out.put(message(1), counted=True)
+        first, second = out.unconfirmed
+        now = time.monotonic()
+        out.unconfirmed[0], out.unconfirmed[1] = (*first[:2], now), (*second[:2], now - 0.6)
+        out.remind(now)
+        assert [number for number, _, _ in out.unconfirmed] == [1, 2]
+        monkeypatch.setattr(Choosing, "drops", staticmethod(lambda header: False))
+        until(lambda: len(into.queue) == 2)
+        assert [into.take().order, into.take().order] == [0, 1]
+
+
+def test_a_lost_word_that_something_was_taken_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crossing, "AGAIN", 0.02)
+    monkeypatch.setattr(post_module, "TICK", 0.02)
+    with pair(Choosing, capacity=1) as (out, into):
+        out.put(message(0), counted=True)
+        until(into.has_message)
+        until(lambda: not out.unconfirmed)  # it was sent twice, and so was said to have come
+        monkeypatch.setattr(Choosing, "drops", staticmethod(lambda header: header.kind == "receipt"))
+        into.take()
+        time.sleep(0.1)
+        assert not out.has_room()
+        monkeypatch.setattr(Choosing, "drops", staticmethod(lambda header: False))
+        until(out.has_room)
+
+
 def test_a_message_of_another_generation_is_dropped() -> None:
     with pair() as (out, into):
         out.post.generation = 2  # a process that has not heard that there was a failure

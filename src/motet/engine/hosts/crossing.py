@@ -40,6 +40,8 @@ class Outgoing(Channel):
     taken: int = 0
     unconfirmed: deque[tuple[int, Message, float]] = field(default_factory=deque)
     """By number, with the time of its last sending."""
+    asked: float = 0.0
+    """When the other end was last asked what has been taken."""
 
     def has_room(self) -> bool:
         return self.latest or self.sent - self.taken < self.capacity
@@ -82,10 +84,14 @@ class Outgoing(Channel):
 
     def remind(self, now: float) -> None:
         with self.changed:
-            late = [each for each in self.unconfirmed if now - each[2] > AGAIN]
-            for place, (number, message, _) in enumerate(late):
-                self.unconfirmed[place] = number, message, now
-                self._send(number, message)
+            for place, (number, message, sent) in enumerate(self.unconfirmed):
+                if now - sent > AGAIN:  # one that was sent again may stand before one that was sent earlier
+                    self.unconfirmed[place] = number, message, now
+                    self._send(number, message)
+            if not self.has_room() and not self.unconfirmed and now - self.asked > AGAIN:
+                # All has come; that some of it was taken may have been said, and lost.
+                self.asked = now
+                self.post.send(self.peer, Header("question", self.post.generation, self.number, self.sent, self.taken))
 
 
 @dataclass(eq=False, kw_only=True)
@@ -100,10 +106,13 @@ class Incoming(Channel):
     taken: int = 0
 
     def came(self, header: Header, frames: Sequence[Any]) -> None:
-        """A message: the next one, or one that must wait for others, or one that came before."""
-        if header.kind != "message":
+        """A message: the next one, or one that must wait for others, or one that came before. Or a question."""
+        if header.kind == "receipt":
             raise BadFrames("a message was due")
         with self.changed:
+            if header.kind == "question":
+                self._confirm()
+                return
             is_next = header.number > self.received if self.latest else header.number == self.received + 1
             if not is_next:
                 self._confirm()

@@ -26,7 +26,7 @@ MARK = b"motet\x01"
 HEADER = struct.Struct("!6sBIIQQB")
 """A mark, what it is, the generation, the channel, two numbers, and how many rounds follow."""
 ROUND = struct.Struct("!Q")
-KINDS = ("message", "receipt")
+KINDS = ("message", "receipt", "question")
 
 
 class BadFrames(MotetError, ValueError):
@@ -36,13 +36,13 @@ class BadFrames(MotetError, ValueError):
 class Header(NamedTuple):
     """What comes before the arrays."""
 
-    kind: Literal["message", "receipt"]
+    kind: Literal["message", "receipt", "question"]
     generation: int
     channel: int
     number: int
-    """Of a message: its own. Of a receipt: that of the last message that came."""
+    """Of a message: its own. Of a receipt: that of the last message that came. Of a question: how many were sent."""
     tally: int
-    """Of a message: how many messages its sender had sent. Of a receipt: how many have been taken."""
+    """Of a message: how many messages its sender had sent. Of the others: how many have been taken, as far as known."""
     version: tuple[int, ...] = ()
 
     def pack(self) -> bytes:
