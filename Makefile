@@ -27,16 +27,18 @@ train: .venv/trains  ## train PPO on CartPole, with a progress display
 BITS := tests/replay/test_tree.py tests/replay/test_draws.py tests/laws/test_law_5_lag_is_exact.py \
 	tests/laws/test_law_16_control_flow_has_no_clock.py
 
-# What breaks on purpose, stops and goes on: mostly processes that start, wait and end.
-TRIALS := tests/hardening tests/test_resume.py tests/test_kills.py tests/test_newcomer.py \
-	tests/laws/test_law_14_a_cut_is_free.py
+# The rooms of the package, and the laws.
+CORE := $(filter-out tests/cluster/ tests/hardening/,$(wildcard tests/*/))
+# What users type, read and meet, what breaks on purpose, stops and goes on: mostly processes that start, wait and end.
+RESUMED := tests/laws/test_law_14_a_cut_is_free.py
+TRIALS := $(wildcard tests/test_*.py) tests/hardening $(RESUMED)
 
-test: lint .venv/installed  ## linters, types, and the suite, in both precisions
-	$(QUICKLY) $(PYTEST) tests -m "not slow and not attack and not cluster" $(BITS:%=--ignore=%) $(TRIALS:%=--ignore=%)
+test: lint .venv/installed  ## linters, types, and the tests of the package and its laws, in both precisions
+	$(QUICKLY) $(PYTEST) $(CORE) -m "not slow" $(patsubst %,--ignore=%,$(BITS) $(RESUMED))
 	$(PYTEST) $(BITS)
 	JAX_ENABLE_X64=1 $(QUICKLY) $(PYTEST) $(EXACT)
 
-trials: .venv/installed  ## what breaks on purpose, and what stops and goes on
+trials: .venv/installed  ## commands, documents, examples; what breaks on purpose, and what stops and goes on
 	$(QUICKLY) $(PYTEST) $(TRIALS) -m "not slow and not attack"
 
 quick: .venv/installed  ## the suite in one precision, stopping at the first failure
