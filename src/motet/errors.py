@@ -125,5 +125,9 @@ class NotEnoughMemory(MotetError, MemoryError):
     """The memory that a run would share with its workers is not there."""
 
 
+class Disconnected(MotetError, ConnectionError):
+    """A program that spans hosts has lost one of them."""
+
+
 class Stopped(MotetError):
     """Raised inside a fragment when another fragment's error has ended the run."""

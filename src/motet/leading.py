@@ -13,7 +13,7 @@ from motet.engine.run import Mode, Outcome, Reporter
 from motet.errors import BadOption
 from motet.flow.algorithm import Algorithm
 from motet.interruption import stopping
-from motet.plan.hosts import over
+from motet.plan.hosts import members, over
 from motet.plan.plan import Plan
 from motet.runs import checkpoints
 from motet.runs.metrics import Meter
@@ -73,7 +73,7 @@ class Leader:
             self.recoveries.append(recovery)
             session.following.usage(self._lost())
 
-        workers = sum(fragment.replicas for fragment in session.plan.fragments.values())
+        workers = sum(members(session.plan, name) for name in session.plan.fragments)
         return Driver(
             Task.of(self.algorithm, session.env, session.plan, session.graph, session.settings),
             session.plan,

@@ -150,3 +150,25 @@ def test_hosts_end_with_whoever_leads_them_and_the_run_is_resumed(ray_cluster: A
     assert result.iterations == 600
     assert_identical(jax.tree.leaves(result.state), jax.tree.leaves(undisturbed().state))
     assert np.array_equal([row["iteration"] for row in read_rows(folder)], [row["iteration"] for row in result.history])
+
+
+def test_a_program_over_hosts_goes_on_as_if_nothing_had_been_killed(ray_cluster: Any) -> None:
+    """Its members meet anew in another generation, which begins with what each of them had at the last cut."""
+    plan = over(motet.anakin(2), 2)
+
+    def run(*what: tuple[int, Callable[[], None]]) -> Any:
+        return motet.train(
+            IMPALA,
+            "CartPole-v1",
+            plan,
+            total_timesteps=LENGTH,
+            seed=5,
+            progress=False,
+            callbacks=[At(*what)],
+            cluster=motet.Cluster(hosts=2, **QUICK),
+        )
+
+    killed, whole = run((200, signalled(signal.SIGKILL, 1))), run()
+    assert [each.iteration > 0 for each in killed.recoveries] == [True] and not whole.recoveries
+    assert_identical(jax.tree.leaves(killed.state), jax.tree.leaves(whole.state))
+    assert same_rows(killed.history, whole.history)

@@ -15,6 +15,7 @@ from motet.engine.hosts.driver import Driver, Patience
 from motet.engine.hosts.reach import Launcher
 from motet.engine.hosts.task import Task
 from motet.engine.run import Outcome, Reporter, gather
+from motet.plan.hosts import members
 from motet.plan.plan import Plan
 from motet.runs.metrics import Meter
 from tests.laws.cases import traced
@@ -46,7 +47,7 @@ class Led:
         self.meter = Meter(graph.steps_per_iteration, graph.prefill_steps, lambda row: None, self.said.append)
         reporter = Reporter(graph, plan, self)
         self.meter.use(reporter.columns.names, reporter.columns.every)
-        workers = sum(fragment.replicas for fragment in plan.fragments.values())
+        workers = sum(members(plan, name) for name in plan.fragments)
         cuts = Cuts(workers, self.meter.state, self.cuts.append, every)
         task = Task.of(algorithm, env, plan, graph, settings or Settings(seed=1))
         patience = options.pop("patience", Patience(10, 60, 3))

@@ -40,14 +40,14 @@ def adopt(assembly: Assembly, cut: RunCut) -> None:
 def _variables(performer: Performer, whole: _Whole) -> dict[str, tuple[Any, ...]]:
     """What a worker needs of the whole, where it belongs."""
     worker, place, graph = performer.worker, performer.home.place, whole.graph
-    replicas = performer.home.lowering.cut.parts // performer.home.lowering.cut.shards
+    members = performer.home.members
     found: dict[str, tuple[Any, ...]] = {}
     for name in worker.schedule.state:
         if name == graph.roles.replay and performer.replay.where:
             found[name] = ()
             continue
-        axes, wanted = graph.variables[name].axes, graph.variables[name].local(replicas)
-        leaves = [_rows(leaf, axis, worker.index, replicas) for leaf, axis in zip(whole[name], axes, strict=True)]
+        axes, wanted = graph.variables[name].axes, graph.variables[name].local(members)
+        leaves = [_rows(leaf, axis, worker.index, members) for leaf, axis in zip(whole[name], axes, strict=True)]
         if [(leaf.shape, leaf.dtype) for leaf in leaves] != [(aval.shape, aval.dtype) for aval in wanted]:
             raise BadOption(f"Its {name!r} does not fit: {worker.name} should have {wanted}.")
         found[name] = tuple(map(place.put, leaves, axes))

@@ -24,7 +24,7 @@ from motet.engine.supervise import Supervisor
 from motet.engine.worker import Worker
 from motet.flow.graph import Graph
 from motet.flow.host import Opening
-from motet.plan.hosts import replicas_on
+from motet.plan.hosts import members_on, together
 from motet.plan.liveness import Liveness
 from motet.plan.plan import Plan
 from motet.plan.project import Program, project, wires
@@ -102,6 +102,7 @@ def assemble(
     With the `programs` of another run of the same graph and fragments, nothing is compiled again. Of a plan over
     several hosts, what lies on `host` alone, with the channels that `make` makes; None: all, as if they were one.
     """
+    plan = together(plan) if host is None else plan
     projected = project(graph, plan)
     places = assign(plan, devices)
     check_replay(graph, plan, places)
@@ -113,11 +114,11 @@ def assemble(
         _Crew(graph, plan, settings, name, places[name], projected[name], supervisor, programs)
         for name in plan.fragments
     ]
-    alone = sum(len(each.places) for each in crews) == 1
+    alone = sum(each.fragment.replicas for each in crews) == 1
     performers = tuple(
         crew.performer(index, alone, made, on_done, on_status)
         for crew in crews
-        for index in (range(len(crew.places)) if host is None else replicas_on(plan, crew.name, host))
+        for index in (range(len(crew.places)) if host is None else members_on(plan, crew.name, host))
     )
     recurring = frozenset(wire for each in projected.values() for wire, _ in wires(each.body))
     schedules = {crew.name: crew.schedule for crew in crews}
@@ -125,7 +126,7 @@ def assemble(
 
 
 class _Crew:
-    """What the replicas of one fragment share."""
+    """What the members of one fragment share."""
 
     def __init__(
         self,
@@ -157,7 +158,7 @@ class _Crew:
         on_status: Callable[[str, str], None],
     ) -> Performer:
         place, settings, graph = self.places[index], self.settings, self.graph
-        name = self.name if self.fragment.replicas == 1 else f"{self.name}[{index}]"
+        name = self.name if len(self.places) == 1 else f"{self.name}[{index}]"
 
         def announce(what: str) -> None:
             self.supervisor.announce(name, what)
@@ -167,11 +168,10 @@ class _Crew:
         environments = Environments(graph, place, self._opening(index), ledger.recorder, self.fragment.first_ready)
         self.bridge.environments[index] = environments
         worker = Worker(name, self.name, index, self.schedule, alone and self.schedule.whole is not None)
-        root = jax.random.key(settings.seed)
         return Performer(
             worker,
-            Home(self.lowering, place, index, self.programs, announce),
-            place.put(root) if settings.compiled else root,
+            Home(self.lowering, place, index, len(self.places), self.programs, announce),
+            self._root(place),
             ports_of(graph, place, self.name, index, made),
             environments,
             OutsideReplay(graph, place.store),
@@ -180,8 +180,15 @@ class _Crew:
             settings.compiled,
         )
 
+    def _root(self, place: Place) -> jax.Array:
+        """The run's key, where programs read it."""
+        root = jax.random.key(self.settings.seed)
+        if not self.settings.compiled:
+            return root
+        return place.enter(root, None) if place.everywhere else place.put(root)
+
     def _opening(self, index: int) -> Opening:
-        share, limits = self.graph.num_envs // self.fragment.replicas, self.settings.limits
+        share, limits = self.graph.num_envs // len(self.places), self.settings.limits
         first, workers = index * share, self.fragment.workers
         seed, resumes = self.settings.seed, self.settings.resumes
         return Opening(first, share, seed, workers, limits.step_timeout, limits.restarts, resumes)

@@ -104,10 +104,10 @@ def _load(performer: Performer, share: Share, iteration: int) -> None:
 
 def _check_fits(performer: Performer, share: Share, iteration: int) -> None:
     """Raise where a share does not belong to this worker: another type, or a part that is missing."""
-    graph, cut, worker = performer.home.lowering.graph, performer.home.lowering.cut, performer.worker
+    graph, members, worker = performer.home.lowering.graph, performer.home.members, performer.worker
     for name in worker.schedule.state:
         outside = name == graph.roles.replay and performer.replay.where
-        wanted = () if outside else graph.variables[name].local(cut.parts // cut.shards)
+        wanted = () if outside else graph.variables[name].local(members)
         found = share.variables.get(name)
         if found is None:
             raise BadOption(f"It lacks {name!r}, which {worker.name} needs to go on.")
@@ -121,7 +121,7 @@ def _check_fits(performer: Performer, share: Share, iteration: int) -> None:
                 f"Of {channel.name}, {channel.recent.maxlen} messages should be under way, not {len(found)}."
             )
         for message in found:
-            wanted = [_aval(graph, cut.parts // cut.shards, piece) for piece in channel.pieces]
+            wanted = [_aval(graph, members, piece) for piece in channel.pieces]
             types = [(leaf.shape, leaf.dtype) for leaf in message.payload]
             if types != wanted:
                 raise BadOption(f"A message of it, {channel.name}, should be {wanted}, but is {types}.")
@@ -140,9 +140,9 @@ def _outgoing(performer: Performer) -> list[tuple[str, Channel]]:
     ]
 
 
-def _aval(graph: Graph, replicas: int, piece: Piece) -> tuple[tuple[int, ...], Any]:
-    """Shape and type of a piece of a variable that `replicas` hold together."""
-    aval = graph.variables[piece.var].local(replicas)[piece.leaf]
+def _aval(graph: Graph, members: int, piece: Piece) -> tuple[tuple[int, ...], Any]:
+    """Shape and type of a piece of a variable that `members` hold together."""
+    aval = graph.variables[piece.var].local(members)[piece.leaf]
     if piece.axis is None:
         return aval.shape, aval.dtype
     return (*aval.shape[: piece.axis], piece.stop - piece.start, *aval.shape[piece.axis + 1 :]), aval.dtype

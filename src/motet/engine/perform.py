@@ -164,6 +164,7 @@ class Performer:
         warm, start, spent = program.compiled is not None, time.perf_counter(), self.environments.spent
         count = min(self.pace, request.most, most, CHUNK)
         written, rows = program.many(self.worker.variables, self.root, request.first, count)
+        count = len(rows)
         self._asked(program, spent)
         if warm:  # aim at a call every quarter of a second
             self.pace = max(1, min(2 * count, int(0.25 * count / (time.perf_counter() - start))))

@@ -1,4 +1,4 @@
-"""Where one replica of a fragment runs: a device, or a mesh of several."""
+"""Where one member of a fragment runs: a device, or a mesh of several, which may be a part of one that spans hosts."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from functools import cached_property
 from typing import Any
 
 import jax
-from jax.sharding import AxisType, NamedSharding, PartitionSpec, SingleDeviceSharding
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from motet.flow.batch import SHARDS
-from motet.plan.places import locate, platforms
+from motet.plan.hosts import span
+from motet.plan.places import Spot, locate, platforms
 from motet.plan.plan import Plan
 
 ONE_AT_A_TIME = threading.Lock()
@@ -22,15 +24,22 @@ ONE_AT_A_TIME = threading.Lock()
 
 @dataclass(frozen=True)
 class Place:
-    """The devices of one replica."""
+    """The devices of one member. Whatever it holds lies on these, and is as long as its share of the environments."""
 
     devices: tuple[Any, ...]
     store: str = ""
     """What else holds a replay here: "host" or an OpenCL device; empty: nothing."""
+    everywhere: tuple[Any, ...] = ()
+    """If its programs span hosts: the devices of all members, in the order of their shards."""
 
     @cached_property
-    def mesh(self) -> jax.sharding.Mesh:
-        return jax.make_mesh((len(self.devices),), (SHARDS,), axis_types=(AxisType.Auto,), devices=self.devices)
+    def mesh(self) -> Mesh:
+        return Mesh(np.asarray(self.devices), (SHARDS,), axis_types=(AxisType.Auto,))
+
+    @cached_property
+    def whole(self) -> Place:
+        """Where its programs run: here, or on all hosts that they span."""
+        return Place(self.everywhere) if self.everywhere else self
 
     @property
     def sharded(self) -> bool:
@@ -52,25 +61,56 @@ class Place:
                 return jax.device_put(leaf, sharding)
         return jax.device_put(leaf, sharding)
 
+    def enter(self, leaf: Any, axis: int | None) -> jax.Array:
+        """This member's share of a leaf -> the leaf of a program that spans hosts. Nothing is copied or sent."""
+        leaf = self.put(leaf, axis)
+        times = len(self.everywhere) // len(self.devices)
+        return _of(leaf, _scaled(leaf.shape, axis, times, 1), self.whole.sharding(axis))
+
+    def leave(self, leaf: jax.Array, axis: int | None) -> jax.Array:
+        """A leaf of a program that spans hosts -> this member's share of it."""
+        times = len(self.everywhere) // len(self.devices)
+        return _of(leaf, _scaled(leaf.shape, axis, 1, times), self.sharding(axis))
+
     def first(self, leaf: Any) -> jax.Array:
         """A leaf on the first device alone."""
         return Place(self.devices[:1]).put(leaf)
 
 
+def _scaled(shape: tuple[int, ...], axis: int | None, times: int, parts: int) -> tuple[int, ...]:
+    return shape if axis is None else (*shape[:axis], shape[axis] * times // parts, *shape[axis + 1 :])
+
+
+def _of(leaf: jax.Array, shape: tuple[int, ...], sharding: jax.sharding.Sharding) -> jax.Array:
+    """What the devices here hold of a leaf, as an array of another shape."""
+    held = [shard.data for shard in leaf.addressable_shards]
+    return jax.make_array_from_single_device_arrays(shape, sharding, held)
+
+
 def assign(plan: Plan, devices: Mapping[str, Sequence[Any]]) -> Mapping[str, list[Place]]:
-    """Fragment -> the place of each replica, of the devices of each platform, the usual one first."""
+    """Fragment -> the place of each member, of this host's devices of each platform, the usual one first. Members on
+    other hosts have places there; theirs here say only what they would be."""
     spots = locate(plan, {platform: len(found) for platform, found in devices.items()})
-    return {
-        name: [Place(tuple(devices[spot.platform][number] for number in spot.devices), spot.store) for spot in found]
-        for name, found in spots.items()
-    }
+    places: dict[str, list[Place]] = {}
+    for name, found in spots.items():
+        everywhere = _everywhere(found) if span(plan, name) > 1 else ()
+        places[name] = [
+            Place(tuple(devices[spot.platform][number] for number in spot.devices), spot.store, everywhere)
+            for spot in found
+        ]
+    return places
+
+
+def _everywhere(spots: Sequence[Spot]) -> tuple[Any, ...]:
+    """The devices of all members of a program that spans hosts: the processes of JAX are numbered as the hosts are."""
+    return tuple(jax.local_devices(spot.host, spot.platform)[number] for spot in spots for number in spot.devices)
 
 
 def devices_for(plan: Plan) -> dict[str, Sequence[Any]]:
     """The devices here of every platform that the plan names, the usual one first; a platform that JAX does not have
     is left out, for `check` to report."""
     found: dict[str, Sequence[Any]] = {}
-    for platform in platforms(plan, jax.devices()[0].platform):
+    for platform in platforms(plan, jax.local_devices()[0].platform):
         with suppress(RuntimeError):
-            found[platform] = jax.devices(platform)
+            found[platform] = jax.local_devices(backend=platform)
     return found

@@ -23,7 +23,7 @@ from motet.flow.graph import Graph
 from motet.plan import protocol
 from motet.plan.plan import Plan
 from motet.plan.protocol import Version, Wire
-from motet.plan.route import Piece, pieces
+from motet.plan.route import Piece, routes
 
 
 class Message(NamedTuple):
@@ -177,27 +177,21 @@ def channels(
     made: dict[tuple[Wire, int, int], Channel] = {}
     number = 0
     for wire, capacity in protocol.capacities(wires).items():
-        vars = tuple(graph.variables[name] for name in wire.vars)
-        senders, receivers = plan.fragments[wire.source].replicas, plan.fragments[wire.target].replicas
-        for sender in range(senders):
-            for receiver in range(receivers):
-                found = pieces(vars, sender, senders, receiver, receivers)
-                if not found:
-                    continue
-                fields = {
-                    "name": f"{wire.name} ({sender} -> {receiver})",
-                    "source": wire.source,
-                    "target": wire.target,
-                    "pieces": found,
-                    "capacity": capacity,
-                    "latest": wire.lag == "latest",
-                    "latency": latency.get(wire.link, 0.0),
-                    "recent": deque(maxlen=protocol.unread(wire)),
-                }
-                channel = make(number, wire, sender, receiver, fields)
-                number += 1
-                if channel is not None:
-                    made[wire, sender, receiver] = channel
+        for (sender, receiver), found in routes(graph, plan, wire).items():
+            fields = {
+                "name": f"{wire.name} ({sender} -> {receiver})",
+                "source": wire.source,
+                "target": wire.target,
+                "pieces": found,
+                "capacity": capacity,
+                "latest": wire.lag == "latest",
+                "latency": latency.get(wire.link, 0.0),
+                "recent": deque(maxlen=protocol.unread(wire)),
+            }
+            channel = make(number, wire, sender, receiver, fields)
+            number += 1
+            if channel is not None:
+                made[wire, sender, receiver] = channel
     return made
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,13 +30,19 @@ class Columns:
 
 
 class Collector:
-    """Puts together each iteration's row from the replicas that report parts of it."""
+    """Puts together each iteration's row from the workers that report parts of it."""
 
     def __init__(
-        self, graph: Graph, columns: Columns, parts: Mapping[str, int], on_rows: Callable[[int, np.ndarray], None]
+        self,
+        graph: Graph,
+        columns: Columns,
+        parts: Mapping[str, int],
+        on_rows: Callable[[int, np.ndarray], None],
+        joined: Collection[str] = (),
     ):
-        """`parts` says for each reported variable how many replicas report it."""
-        self.columns, self.parts, self.on_rows = columns, parts, on_rows
+        """`parts` says for each reported variable how many workers report it. Whoever reports one that is `joined` runs
+        one program with the others, and has the whole of what has no environment axis."""
+        self.columns, self.parts, self.on_rows, self.joined = columns, parts, on_rows, joined
         self.graph = graph
         self.how = {report.var: report.how for report in graph.reports}
         self.pending: dict[int, tuple[dict[str, list[tuple[np.ndarray, ...]]], int]] = {}
@@ -59,8 +65,12 @@ class Collector:
     def _row(self, pieces: Mapping[str, list[tuple[np.ndarray, ...]]]) -> np.ndarray:
         row = np.zeros(len(self.columns.names))
         for var, found in pieces.items():
-            hows = self.graph.variables[var].combine
-            for column, how, *leaves in zip(self.columns.of[var], hows, *found, strict=True):
+            variable = self.graph.variables[var]
+            for column, how, axis, *leaves in zip(
+                self.columns.of[var], variable.combine, variable.axes, *found, strict=True
+            ):
+                if var in self.joined and axis is None:
+                    leaves = leaves[:1]
                 # What the pieces have of a sum over environments adds up; metrics combine as they were computed.
                 one = sum(map(np.sum, leaves)) if self.how[var] == "sum" else np.mean(join(how or "mean", leaves))
                 row[column] = one

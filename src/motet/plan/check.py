@@ -143,10 +143,12 @@ def _host_environments(graph: Graph, plan: Plan, owned: Ownership) -> Iterator[s
                 f"node {node.name!r}: {graph.environment} is not written in JAX, so it cannot be part of fragment "
                 f"{name!r}, which must be one compiled program: use a plan such as batched or sebulba"
             )
-        if node.host is not None and fragment.workers > graph.num_envs // fragment.replicas:
+        share = graph.num_envs // hosts.members(plan, name)
+        if node.host is not None and fragment.workers > share:
+            what = "a replica on one host" if hosts.span(plan, name) > 1 else "a replica"
             yield (
-                f"fragment {name!r}: {fragment.workers} workers for the {graph.num_envs // fragment.replicas} "
-                "environments of a replica would leave some without any: lower workers"
+                f"fragment {name!r}: {fragment.workers} workers for the {share} environments of {what} would leave "
+                "some without any: lower workers"
             )
     homes = {owned.home[node.name] for node in graph.sites().values() if node.host is not None}
     for name, fragment in plan.fragments.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from motet.flow.graph import Graph, Loop, walk
+from motet.plan.hosts import spanning
 from motet.plan.plan import Plan
 from motet.plan.project import Ownership
 from motet.plan.protocol import Wire, may_be_latest, may_lag
@@ -31,6 +32,7 @@ def _links(graph: Graph, plan: Plan, owned: Ownership) -> Iterator[str]:
             continue
         if link.lag == "latest":
             yield from _never_latest(graph, name, found[name])
+            yield from _unlike(plan, name, found[name])
         elif link.lag:
             yield from _never_late(graph, owned, name, found[name])
         limit = graph.max_lag
@@ -78,6 +80,15 @@ def _never_latest(graph: Graph, name: str, found: list[tuple[Loop, Wire]]) -> It
             "'policy', can; give this link a number"
         )
         return
+
+
+def _unlike(plan: Plan, name: str, found: list[tuple[Loop, Wire]]) -> Iterator[str]:
+    """Who would read the latest value of a link on each of several hosts, and find another one on each."""
+    for target in sorted({wire.target for _, wire in found} & set(spanning(plan))):
+        yield (
+            f"link {name!r} cannot take the latest value: {target!r} is one program on {plan.hosts} hosts, and what is "
+            "the latest need not be the same on all. Give this link a number"
+        )
 
 
 def _fused(graph: Graph, plan: Plan, owned: Ownership) -> Iterator[str]:

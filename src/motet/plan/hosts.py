@@ -1,8 +1,12 @@
 """On which host each replica lies. Hosts are numbers here: nothing is asked of them.
 
-Replicas lie over the hosts in blocks of the environment axis, the same blocks for every fragment: the rows that an
-actor makes and those that a replica of another fragment works on are on one host wherever that can be. A fragment in
-one piece lies on the first host, unless it names another.
+Replicas and shards lie over the hosts in blocks of the environment axis, the same blocks for every fragment: the rows
+that an actor makes and those that another fragment works on are on one host wherever that can be. A fragment in one
+piece lies on the first host, unless it names another.
+
+A replica whose shards span hosts has a *member* on each: a worker with the block of environments of that host, and with
+the same copy as the others of all that has no environment axis. Together they run one program. Any other replica is its
+only member. So messages go from member to member, and what crosses inside of a program are collectives.
 """
 
 from __future__ import annotations
@@ -23,17 +27,45 @@ def over(plan: Plan, hosts: int | None) -> Plan:
     return replace(plan, hosts=hosts)
 
 
-def hosts_of(plan: Plan, name: str) -> tuple[int, ...]:
-    """The host of each replica of a fragment, for a plan without `problems`."""
+def together(plan: Plan) -> Plan:
+    """The plan with all of it on one host, to be run in one process."""
+    if plan.hosts == 1:
+        return plan
+    return replace(plan, hosts=1, fragments={name: replace(each, host=None) for name, each in plan.fragments.items()})
+
+
+def span(plan: Plan, name: str) -> int:
+    """Over how many hosts each replica of a fragment lies."""
     fragment = plan.fragments[name]
+    return plan.hosts if fragment.replicas == 1 and fragment.shards > 1 and fragment.host is None else 1
+
+
+def spanning(plan: Plan) -> list[str]:
+    """The fragments whose programs span hosts."""
+    return [name for name in plan.fragments if span(plan, name) > 1]
+
+
+def members(plan: Plan, name: str) -> int:
+    """How many workers a fragment has, on all hosts together."""
+    return plan.fragments[name].replicas * span(plan, name)
+
+
+def shards_of(plan: Plan, name: str) -> int:
+    """How many devices each member of a fragment has."""
+    return -(-plan.fragments[name].shards // span(plan, name))
+
+
+def hosts_of(plan: Plan, name: str) -> tuple[int, ...]:
+    """The host of each member of a fragment, for a plan without `problems`."""
+    fragment, count = plan.fragments[name], members(plan, name)
     if fragment.host is not None or fragment.cut.parts == 1:
-        return (fragment.host or 0,) * fragment.replicas
-    return tuple(replica * plan.hosts // fragment.replicas for replica in range(fragment.replicas))
+        return (fragment.host or 0,) * count
+    return tuple(member * plan.hosts // count for member in range(count))
 
 
-def replicas_on(plan: Plan, name: str, host: int) -> range:
-    """The replicas of a fragment that lie on one host: they follow each other."""
-    found = [replica for replica, each in enumerate(hosts_of(plan, name)) if each == host]
+def members_on(plan: Plan, name: str, host: int) -> range:
+    """The members of a fragment that lie on one host: they follow each other."""
+    found = [member for member, each in enumerate(hosts_of(plan, name)) if each == host]
     return range(found[0], found[-1] + 1) if found else range(0)
 
 
@@ -41,7 +73,7 @@ def most_devices(plan: Plan, name: str) -> int:
     """How many devices a fragment takes on the host where it takes most."""
     fragment, hosts = plan.fragments[name], hosts_of(plan, name)
     most = max(hosts.count(host) for host in set(hosts))
-    return -(-most // fragment.per_device) * fragment.shards
+    return -(-most // fragment.per_device) * shards_of(plan, name)
 
 
 def numbers(plan: Plan) -> Iterator[str]:
@@ -66,23 +98,18 @@ def problems(plan: Plan) -> Iterator[str]:
     for host in sorted(set(range(plan.hosts)) - used):
         yield (
             f"nothing lies on host {host} of {plan.hosts}: fragments in one piece lie on the first unless they name "
-            f"another. Use a preset with replicas, as coarse(actors={plan.hosts}), give a fragment host={host}, or "
-            "lower hosts"
+            f"another. Use a preset with replicas or shards, as coarse(actors={plan.hosts}) or "
+            f"anakin(shards={plan.hosts}), give a fragment host={host}, or lower hosts"
         )
 
 
 def _uneven(plan: Plan, name: str, fragment: Fragment) -> Iterator[str]:
-    if fragment.host is not None or fragment.cut.parts == 1 or fragment.replicas % plan.hosts == 0:
-        return
-    if fragment.shards > 1:
+    what = "shards" if span(plan, name) > 1 else "replicas"
+    count = getattr(fragment, what)
+    if fragment.host is None and fragment.cut.parts > 1 and count % plan.hosts:
         yield (
-            f"fragment {name!r}: {fragment.replicas} x {fragment.shards} shards would lie on several of {plan.hosts} "
-            "hosts, and a program that spans hosts is not possible yet: keep the fragment on one with host=0"
-        )
-    else:
-        yield (
-            f"fragment {name!r}: {fragment.replicas} replicas do not divide by {plan.hosts} hosts; choose a number of "
-            f"replicas that {plan.hosts} divides, or keep all on one host with host=0"
+            f"fragment {name!r}: {count} {what} do not divide by {plan.hosts} hosts; choose a number of {what} that "
+            f"{plan.hosts} divides, or keep all on one host with host=0"
         )
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from motet.plan.hosts import hosts_of, most_devices, numbers
+from motet.plan.hosts import hosts_of, most_devices, numbers, shards_of
 from motet.plan.plan import OUTSIDE, Fragment, Plan
 
 
 class Spot(NamedTuple):
-    """Where one replica lies."""
+    """Where one replica lies, or a member of it."""
 
     platform: str
     devices: tuple[int, ...]
@@ -22,7 +22,7 @@ class Spot(NamedTuple):
 
 
 def locate(plan: Plan, devices: Mapping[str, int]) -> dict[str, list[Spot]]:
-    """Fragment -> the spot of each replica, for a plan that `check` accepts.
+    """Fragment -> the spot of each member, for a plan that `check` accepts.
 
     `devices` counts the devices of each platform, the usual one first, on each host. Fragments without a place take its
     devices in turn; a place names its platform, so that actors may be on "cpu:0" and the learner on "cuda:0".
@@ -31,7 +31,7 @@ def locate(plan: Plan, devices: Mapping[str, int]) -> dict[str, list[Spot]]:
     spots: dict[str, list[Spot]] = {name: [] for name in plan.fragments}
     turns = [0] * plan.hosts
     for name, fragment in plan.fragments.items():
-        hosts = hosts_of(plan, name)
+        hosts, shards = hosts_of(plan, name), shards_of(plan, name)
         for host in dict.fromkeys(hosts):
             if fragment.outside:
                 # What is drawn there comes from JAX's random numbers, computed on the host's processor if JAX has it.
@@ -40,11 +40,11 @@ def locate(plan: Plan, devices: Mapping[str, int]) -> dict[str, list[Spot]]:
             platform, first = parse(fragment.place) or (usual, turns[host])
             count = hosts.count(host)
             spots[name] += [
-                Spot(platform, tuple((start + shard) % devices[platform] for shard in range(fragment.shards)), "", host)
-                for start in (first + each // fragment.per_device * fragment.shards for each in range(count))
+                Spot(platform, tuple((start + shard) % devices[platform] for shard in range(shards)), "", host)
+                for start in (first + each // fragment.per_device * shards for each in range(count))
             ]
             if fragment.place is None:
-                turns[host] += -(-count // fragment.per_device) * fragment.shards
+                turns[host] += -(-count // fragment.per_device) * shards
     return spots
 
 
@@ -81,9 +81,9 @@ def problems(plan: Plan, devices: Mapping[str, int]) -> Iterator[str]:
             last = place[1] + most_devices(plan, name) - 1
             there = f"there are {count} {_advice(platform, last + 1)}"
             yield f"fragment {name!r} takes devices {place[1]} to {last}, but {there}"
-        elif not place and fragment.shards > count:
-            there = f"there are {count} {_advice(platform, fragment.shards)}"
-            yield f"fragment {name!r} needs {fragment.shards} devices, but {there}"
+        elif not place and (shards := shards_of(plan, name)) > count:
+            there = f"there are {count} {_advice(platform, shards)}"
+            yield f"fragment {name!r} needs {shards} devices, but {there}"
 
 
 def _is_counted(fragment: Fragment) -> bool:

@@ -37,12 +37,13 @@ class Fragment:
     """The first device, as "cpu:0"; the following replicas and shards take the next ones. None: any. A replay may
     also lie in the host's memory, "host", or on an OpenCL device, "opencl:0"."""
     host: int | None = None
-    """The number of the host that all of it lies on, counted from 0. None: its replicas lie over all hosts of the plan
-    in blocks, and a fragment in one piece on the first."""
+    """The number of the host that all of it lies on, counted from 0. None: its replicas, or the shards of its only
+    replica, lie over all hosts of the plan in blocks, and a fragment in one piece on the first."""
     per_device: int = 1
     """Replicas that share a device: while one waits for its environments, another uses it."""
     workers: int = 0
-    """Processes in which each replica steps its host environments; 0: its own thread."""
+    """Processes in which each replica steps its host environments, on each host if it spans several; 0: its own
+    thread."""
     first_ready: bool = False
     """True: the replicas of a device share a thread, which goes on with whichever's environments are ready first."""
     inside: bool | None = None

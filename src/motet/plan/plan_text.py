@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from motet.flow.describe import extent, grouped, table, title
 from motet.flow.graph import Graph, Node
-from motet.plan.hosts import replicas_on
+from motet.plan.collectives import collectives
+from motet.plan.hosts import members, members_on, spanning
 from motet.plan.places import parse
 from motet.plan.plan import Fragment, Plan
 from motet.plan.project import Program, Receive, Rounds, Send, Statement, project
@@ -53,11 +54,11 @@ def _hosts(graph: Graph, plan: Plan) -> Iterator[str]:
     yield ""
     rows = []
     for host in range(plan.hosts):
-        there = {name: replicas_on(plan, name, host) for name in plan.fragments}
+        there = {name: members_on(plan, name, host) for name in plan.fragments}
         for number, (name, found) in enumerate((name, each) for name, each in there.items() if each):
-            replicas = plan.fragments[name].replicas
-            share = graph.num_envs // replicas
-            who = name if replicas == 1 else f"{name}[{_span(found)}]"
+            count = members(plan, name)
+            share = graph.num_envs // count
+            who = name if count == 1 else f"{name}[{_span(found)}]"
             rows.append(("" if number else host, who, f"{found[0] * share}-{(found[-1] + 1) * share - 1}"))
     yield from table(("host", "replicas", "environments"), rows, "><<")
 
@@ -131,7 +132,7 @@ def _links(graph: Graph, plan: Plan, programs: dict[str, Program]) -> list[str]:
         (row.link, row.source, row.target, row.rate, f"{row.messages:,}", f"{row.bytes:,}", row.lag) for row in found
     ]
     if not rows:
-        return ["Nothing is cut: no link carries anything."]
+        return ["Nothing is cut: no link carries anything.", *_collectives(graph, plan)]
     header = ("link", "from", "to", "rate", "messages", "bytes", "lag")
     each = "one iteration" if period(graph) == 1 else f"{period(graph)} iterations"
     lines = [*table(header, rows, "<<<<>>>"), f"(messages and bytes are for {each})"]
@@ -142,7 +143,20 @@ def _links(graph: Graph, plan: Plan, programs: dict[str, Program]) -> list[str]:
         total = sum(crossing.values())
         parts = ", ".join(f"{link} {size:,}" for link, size in crossing.items() if size)
         lines.append(f"Between hosts, {each} sends {total:,} bytes{f': {parts}' if parts else ''}.")
-    return lines
+    return [*lines, *_collectives(graph, plan)]
+
+
+def _collectives(graph: Graph, plan: Plan) -> Iterator[str]:
+    """What is exchanged inside of programs that span hosts."""
+    each = "one iteration" if period(graph) == 1 else f"{period(graph)} iterations"
+    found = collectives(graph, plan)
+    for name in spanning(plan):
+        sizes = {exchange.node: exchange.bytes for exchange in found if exchange.fragment == name}
+        parts = ", ".join(f"{node} {size:,}" for node, size in sizes.items())
+        yield (
+            f"{name} is one program on {plan.hosts} hosts: in {each} its collectives combine {sum(sizes.values()):,} "
+            f"bytes{f': {parts}' if parts else ''}."
+        )
 
 
 def node_table(graph: Graph, plan: Plan) -> dict[str, list[Node]]:

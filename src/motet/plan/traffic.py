@@ -11,7 +11,7 @@ from motet.plan.hosts import hosts_of
 from motet.plan.plan import Lag, Plan
 from motet.plan.project import Program, Rounds, wires
 from motet.plan.protocol import Wire, rounds_sent
-from motet.plan.route import nbytes, pieces
+from motet.plan.route import nbytes, routes
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def traffic(graph: Graph, plan: Plan, programs: Mapping[str, Program], iteration
 
 
 def message_sizes(graph: Graph, plan: Plan, wire: Wire) -> list[int]:
-    """The bytes of each message of one round, one for each pair of replicas that talk."""
+    """The bytes of each message of one round, one for each pair of members that talk."""
     return list(_messages(graph, plan, wire).values())
 
 
@@ -65,9 +65,7 @@ def _crossing(graph: Graph, plan: Plan, wire: Wire) -> list[int]:
 def _messages(graph: Graph, plan: Plan, wire: Wire) -> dict[tuple[int, int], int]:
     """Sender and receiver of each message of one round -> its bytes."""
     vars = tuple(graph.variables[name] for name in wire.vars)
-    senders, receivers = plan.fragments[wire.source].replicas, plan.fragments[wire.target].replicas
-    found = {(s, r): pieces(vars, s, senders, r, receivers) for s in range(senders) for r in range(receivers)}
-    return {pair: nbytes(vars, each) for pair, each in found.items() if each}
+    return {pair: nbytes(vars, each) for pair, each in routes(graph, plan, wire).items()}
 
 
 def _sends(wire: Wire, around: tuple[Rounds, ...]) -> int:

@@ -57,7 +57,7 @@ def _works(ask: Any) -> bool:
 
     try:
         # It is asked for while another function is traced, of which the trial must not become a part.
-        with jax.default_device(jax.devices("cpu")[0]), jax.ensure_compile_time_eval():
+        with jax.default_device(jax.local_devices(backend="cpu")[0]), jax.ensure_compile_time_eval():
             return int(jax.jit(trial)(np.int32(41))) == 42
     except Exception:  # JAX's and XLA's own, of no class that a caller could name
         return False

@@ -17,7 +17,7 @@ from motet.engine.hosts.post import Post
 from motet.engine.ports import Channel, Message
 from motet.flow.graph import Graph
 from motet.flow.values import on_host
-from motet.plan.hosts import hosts_of
+from motet.plan.hosts import hosts_of, members
 from motet.plan.plan import Plan
 from motet.plan.protocol import Wire
 
@@ -160,7 +160,7 @@ class Crossings:
         if source == self.host:
             end = Outgoing(**fields, post=self.post, number=number, peer=target)
         else:
-            leaves = schema(self.graph, self.plan.fragments[wire.source].replicas, fields["pieces"])
+            leaves = schema(self.graph, members(self.plan, wire.source), fields["pieces"])
             end = Incoming(**fields, post=self.post, number=number, peer=source, leaves=leaves)
         self.post.ends[number] = end
         return end

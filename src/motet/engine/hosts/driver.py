@@ -21,6 +21,7 @@ from motet.engine.hosts.task import Task
 from motet.engine.report import Collector
 from motet.engine.run import LinkUse, Outcome, Reporter
 from motet.errors import MotetError
+from motet.plan.hosts import members, spanning
 from motet.plan.plan import Plan
 from motet.plan.project import project
 
@@ -133,14 +134,15 @@ class Driver:
 
     def _collector(self) -> Collector:
         graph, columns = self.reporter.graph, self.reporter.columns
-        known = {report.var for report in graph.reports}
+        known, programs = {report.var for report in graph.reports}, project(graph, self.plan)
+        joined = {var for name in spanning(self.plan) for var in programs[name].reports}
         parts = {
-            var: self.plan.fragments[name].replicas
-            for name, program in project(graph, self.plan).items()
+            var: members(self.plan, name)
+            for name, program in programs.items()
             for var in program.reports
             if var in known
         }
-        return Collector(graph, columns, parts, self.rows)
+        return Collector(graph, columns, parts, self.rows, joined)
 
     def _where(self) -> str:
         cut = self.cut()

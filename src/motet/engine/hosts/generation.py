@@ -15,15 +15,17 @@ from motet.engine.hosts.failure import Failure, explained
 from motet.engine.hosts.reach import Hosts, Lost, Pulse, ask_all
 from motet.engine.packing import pack, unpack
 from motet.engine.run import Outcome
-from motet.errors import BadOption, BadPlan, Diverged
+from motet.errors import BadOption, BadPlan, Disconnected, Diverged
 from motet.plan import places
-from motet.plan.hosts import hosts_of
+from motet.plan.hosts import hosts_of, spanning
 
 if TYPE_CHECKING:
     from motet.engine.hosts.driver import Driver
 
 POLL = 1.0
 """Seconds that a host waits for something to tell."""
+ASIDE = 5.0
+"""Seconds that a host has to tell what it does while another has failed."""
 
 
 class Generation:
@@ -43,10 +45,18 @@ class Generation:
 
     def begin(self, hosts: Hosts) -> None:
         """Let every host trace, compare what they found, and start them all."""
+        try:
+            self._begin(hosts)
+        except Disconnected as error:
+            raise Lost(0, str(error)) from None
+
+    def _begin(self, hosts: Hosts) -> None:
         driver, patience, self.hosts = self.driver, self.driver.patience, hosts
         everyone = range(self.plan.hosts)
         self.about = dict(enumerate(ask_all(hosts, [()] * len(everyone), "describe", patience.start)))
         check_versions(self.about)
+        if spanning(self.plan):
+            self._meet()
         keys = driver.keys.public, driver.keys.secret
         asked = [(host, driver.packed, keys, driver.final) for host in everyone]
         pulse = Pulse(hosts, patience.heartbeat)
@@ -56,6 +66,18 @@ class Generation:
         until = driver.reporter.until
         starts = [(self.number, addresses, self._start(host), self._is_exact, until) for host in everyone]
         ask_all(hosts, starts, "begin", patience.start, pulse)
+
+    def _meet(self) -> None:
+        """Let hosts that programs span find each other."""
+        count, patience = self.plan.hosts, self.driver.patience
+        ticket = self.hosts.ask(0, "offer")
+        if not self.hosts.ready([ticket], patience.heartbeat):
+            raise Lost(0, f"has not answered for {patience.heartbeat:g} s")
+        address = self.hosts.answer(ticket)
+        if isinstance(address, Failure):
+            raise address.error()
+        asked = [(host, address, count) for host in range(count)]
+        ask_all(self.hosts, asked, "join", patience.start, Pulse(self.hosts, patience.heartbeat))
 
     @property
     def _is_exact(self) -> bool:
@@ -136,9 +158,11 @@ class Generation:
         for other in range(self.plan.hosts):
             if other != host:
                 ticket = self.hosts.ask(other, "doing")
-                if self.hosts.ready([ticket], 5.0):
+                if self.hosts.ready([ticket], ASIDE):
                     doing[other] = self.hosts.answer(ticket)
         error = explained(failure, doing)
+        if isinstance(error, Disconnected):
+            return Lost(host, str(error))  # and nobody else is lost, who would have been named before
         if isinstance(error, Diverged):
             return Diverged(str(error), error.iteration, self._good())
         return error
@@ -196,6 +220,9 @@ def check_alike(driver: Driver, found: Mapping[int, Mapping[str, Any]]) -> None:
             "algorithm's or the environment's code is not the same there. Send it along with --working-dir "
             "(motet.Cluster(working_dir=...)), or install the same everywhere."
         )
+    counts = {host: dict(each["devices"]) for host, each in found.items()}
+    if spanning(driver.plan) and len({tuple(sorted(each.items())) for each in counts.values()}) > 1:
+        raise BadPlan([f"a program that spans hosts needs the same devices on each, but there are {counts}"])
     problems = {line: host for host, each in found.items() for line in places.problems(driver.plan, each["devices"])}
     if problems:
         raise BadPlan([f"{line} on host {host}" for line, host in problems.items()])

@@ -24,6 +24,7 @@ from motet.engine import adopt, cut, threads
 from motet.engine.assemble import Assembly, assemble
 from motet.engine.conditions import conditions
 from motet.engine.cut import RunCut, Share
+from motet.engine.hosts import group
 from motet.engine.hosts import task as tasks
 from motet.engine.hosts.crossing import Crossings
 from motet.engine.hosts.failure import Failure
@@ -78,6 +79,17 @@ class Host:
         return {"pid": os.getpid(), "machine": socket.gethostname(), "versions": tasks.versions()}
 
     @_told
+    def offer(self) -> str:
+        """Where the hosts may meet, if this is the first of them."""
+        return group.offer(self.interface)
+
+    @_told
+    def join(self, index: int, address: str, count: int) -> None:
+        """Meet the others, so that programs can span all hosts. It comes before anything that uses JAX's devices."""
+        self.index = index
+        group.join(address, count, index)
+
+    @_told
     def prepare(self, index: int, packed: bytes, keys: tuple[bytes, bytes], final: bool) -> dict[str, Any]:
         """Trace and assemble what lies here -> the loop's fingerprint, the devices, and where to send messages."""
         self.index = index
@@ -116,7 +128,7 @@ class Host:
         )
         reporter.connect(assembly)
         reporter.collector = self  # type: ignore[assignment]
-        reporter.rows = lambda first, rows: self.tell("rows", first, np.array(rows))  # type: ignore[method-assign]
+        reporter.rows = self._rows  # type: ignore[method-assign]
         self.gate.whole = assembly.whole
 
     @_told
@@ -124,6 +136,7 @@ class Host:
         """As generation `number`, go on from a cut, or begin, and run to the end of iteration `until` - 1."""
         assert self.post is not None and self.assembly is not None and self.reporter is not None
         self.post.connect(number, {host: each for host, each in addresses.items() if host != self.index})
+        group.greet(dict.fromkeys(each.home.place for each in self.assembly.performers if each.home.spans))
         if start is not None:
             (cut.load if exact else adopt.adopt)(self.assembly, unpack(*start))
         self.reporter.until = until
@@ -181,6 +194,11 @@ class Host:
         with self._changed:
             self._events.append(event)
             self._changed.notify_all()
+
+    def _rows(self, first: int, rows: Any) -> None:
+        """Rows of a program that many iterations are one call of. If it spans hosts, all of them have the same."""
+        if self.index == 0:
+            self.tell("rows", first, np.array(rows))
 
     def add(self, iteration: int, values: Mapping[str, tuple[Any, ...]]) -> None:
         """What a worker shows of an iteration: whoever leads puts the parts together."""

@@ -71,7 +71,7 @@ def _init(cluster: Cluster) -> None:
     if cluster.address is None:
         cores = max(os.cpu_count() or 1, int(-(-cluster.cpus * cluster.hosts // 1)))
         gpus = int(-(-cluster.gpus * cluster.hosts // 1)) or None
-        ray.init(num_cpus=cores, num_gpus=gpus, include_dashboard=False, **quiet)
+        ray.init(address="local", num_cpus=cores, num_gpus=gpus, include_dashboard=False, **quiet)
         return
     try:
         _knock(cluster.address)
