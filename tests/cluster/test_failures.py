@@ -154,21 +154,12 @@ def test_hosts_end_with_whoever_leads_them_and_the_run_is_resumed(ray_cluster: A
 
 def test_a_program_over_hosts_goes_on_as_if_nothing_had_been_killed(ray_cluster: Any) -> None:
     """Its members meet anew in another generation, which begins with what each of them had at the last cut."""
-    plan = over(motet.anakin(2), 2)
-
-    def run(*what: tuple[int, Callable[[], None]]) -> Any:
-        return motet.train(
-            IMPALA,
-            "CartPole-v1",
-            plan,
-            total_timesteps=LENGTH,
-            seed=5,
-            progress=False,
-            callbacks=[At(*what)],
-            cluster=motet.Cluster(hosts=2, **QUICK),
-        )
-
-    killed, whole = run((200, signalled(signal.SIGKILL, 1))), run()
-    assert [each.iteration > 0 for each in killed.recoveries] == [True] and not whole.recoveries
+    plan, options = motet.anakin(2), {"total_timesteps": LENGTH, "seed": 5, "progress": False}
+    kill = At((200, signalled(signal.SIGKILL, 1)))
+    killed = motet.train(
+        IMPALA, "CartPole-v1", plan, cluster=motet.Cluster(hosts=2, **QUICK), callbacks=[kill], **options
+    )
+    assert killed.recoveries
+    whole = motet.train(IMPALA, "CartPole-v1", plan, **options)
     assert_identical(jax.tree.leaves(killed.state), jax.tree.leaves(whole.state))
     assert same_rows(killed.history, whole.history)

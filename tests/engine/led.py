@@ -54,6 +54,8 @@ class Led:
         self.driver = Driver(task, plan, launcher, reporter, cuts, patience, **options)
         self.iterations = iterations
         self.outcome: Outcome | None = None
+        self.state: list[np.ndarray] = []
+        """The learner state at the end."""
 
     def status(self, text: str) -> None:
         self.said.append(text)
@@ -65,4 +67,5 @@ class Led:
     def run(self) -> list[np.ndarray]:
         """To the end -> the learner state."""
         self.outcome = self.driver.run(self.iterations)
-        return jax.tree.leaves(gather(self.graph, self.outcome, "learner"))
+        self.state = jax.tree.leaves(gather(self.graph, self.outcome, "learner"))
+        return self.state

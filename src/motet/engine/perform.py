@@ -50,6 +50,13 @@ class Performer:
     programs: dict[int, Any] = field(default_factory=dict)
     pace: int = 1
     """How many iterations the next call of many will have."""
+    under_way: int = 1
+    """How many the last one that was begun was to have."""
+
+    @property
+    def ahead(self) -> int:
+        """How many iterations at most it may have done that it has not told of, if it is not let begin another call."""
+        return max(self.pace, self.under_way)
 
     def drive(self, until: int) -> Waits:
         """Take the worker to the end of iteration `until` - 1."""
@@ -162,7 +169,7 @@ class Performer:
             reports = self.worker.schedule.reports
             program = self.programs[id(request.call)] = CompiledIterations(request.call, self.home, reports=reports)
         warm, start, spent = program.compiled is not None, time.perf_counter(), self.environments.spent
-        count = min(self.pace, request.most, most, CHUNK)
+        self.under_way = count = min(self.pace, request.most, most, CHUNK)
         written, rows = program.many(self.worker.variables, self.root, request.first, count)
         count = len(rows)
         self._asked(program, spent)

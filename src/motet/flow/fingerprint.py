@@ -48,7 +48,7 @@ def _items(item: Item) -> Iterator[str]:
         return
     yield _plain(item)
     yield _plain((item.host and (item.host.opens, item.host.writes, item.host.action), item.replay))
-    for cut, code in item.code.items():
+    for cut, code in sorted(item.code.items(), key=lambda each: each[0]):  # whatever order they were asked for in
         yield str(cut)
         yield from _code(code)
 

@@ -65,7 +65,7 @@ def _results(graph: Graph, node: Node) -> int:
 def _statistics(node: Node, cut: Cut) -> int:
     """The bytes of what a node asks of the whole batch on its way."""
     code = node.code.get(cut)
-    return _inside(code.jaxpr) if hasattr(code, "jaxpr") else 0
+    return 0 if code is None or not hasattr(code, "jaxpr") else _inside(code.jaxpr)
 
 
 def _inside(jaxpr: Any) -> int:

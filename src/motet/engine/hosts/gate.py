@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 
-from motet.engine.compiled import CHUNK
 from motet.engine.cut import Share, take
 from motet.engine.perform import Performer
 from motet.engine.requests import Done
@@ -24,8 +23,8 @@ class Gate:
     def __init__(self, reporter: Reporter, on_share: Callable[[int, Share, float], None]):
         """`on_share` is given what a worker holds at a cut, and how long it took to copy it."""
         self.reporter, self.on_share = reporter, on_share
-        self.whole = False
-        """Whether many iterations are one call."""
+        self.ahead: Callable[[], int] = lambda: 1
+        """How many iterations at most a worker may be beyond where it was seen last, once it is held."""
         self.final = False
         """Whether the end is a cut too."""
         self._cuts: set[int] = set()
@@ -37,7 +36,7 @@ class Gate:
         with self._changed:
             self._held = True
         with self.reporter.meeting.lock:
-            return self.reporter.meeting.farthest + (CHUNK if self.whole else 1)
+            return self.reporter.meeting.farthest + self.ahead()
 
     def release(self, cut: int | None, until: int | None) -> None:
         """Let everybody go on, to a cut after so many iterations, or to the end there."""

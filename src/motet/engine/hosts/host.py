@@ -129,7 +129,8 @@ class Host:
         reporter.connect(assembly)
         reporter.collector = self  # type: ignore[assignment]
         reporter.rows = self._rows  # type: ignore[method-assign]
-        self.gate.whole = assembly.whole
+        if assembly.performers and assembly.whole:
+            self.gate.ahead = lambda: assembly.performers[0].ahead
 
     @_told
     def begin(self, number: int, addresses: Mapping[int, str], start: Packed | None, exact: bool, until: int) -> None:

@@ -96,8 +96,18 @@ def _knock(address: str) -> None:
         socket.create_connection((machine.strip("[]"), int(port)), timeout=10).close()
 
 
+class _RayHost(Host):
+    """A host as an actor of Ray."""
+
+    def __init__(self, local: bool):
+        super().__init__("127.0.0.1" if local else ray.util.get_node_ip_address())
+
+
 class RayLauncher:
     """Starts the processes of a run, spread over the nodes that there are."""
+
+    kind: type[Host] = _RayHost
+    """What each process is."""
 
     def __init__(self, cluster: Cluster, local: bool):
         self.cluster, self.local = cluster, local
@@ -154,16 +164,9 @@ class RayLauncher:
             "max_restarts": 0,  # a process that begins anew knows nothing of the run
             "runtime_env": sent,
         }
-        kind = ray.remote(_RayHost)
+        kind = ray.remote(self.kind)
         places = [PlacementGroupSchedulingStrategy(group, number) for number in range(self.cluster.hosts)]
         return [kind.options(**options, scheduling_strategy=place).remote(self.local) for place in places]
-
-
-class _RayHost(Host):
-    """A host as an actor of Ray."""
-
-    def __init__(self, local: bool):
-        super().__init__("127.0.0.1" if local else ray.util.get_node_ip_address())
 
 
 class RayHosts:
