@@ -57,7 +57,7 @@ def test_a_cluster_that_cannot_be_is_refused(options: dict[str, Any], said: str)
         (over(motet.coarse(2), 2), {}, r"for 2 hosts: say where they are, with cluster=motet\.Cluster\(hosts=2\)"),
         (over(motet.coarse(2), 2), {"cluster": motet.Cluster(hosts=4)}, "for 2 hosts, and 4 are asked for"),
         (motet.anakin(), {"cluster": motet.Cluster(hosts=2)}, "nothing lies on host 1"),
-        (motet.coarse(2, learners=2), {"cluster": motet.Cluster(hosts=2)}, "would lie on several of 2 hosts"),
+        (motet.coarse(2, learners=3), {"cluster": motet.Cluster(hosts=2)}, "3 shards do not divide by 2 hosts"),
         (motet.coarse(2), {"cluster": motet.Cluster(hosts=2), "mode": "serial"}, "in one thread"),
         (motet.coarse(2), {"cluster": motet.Cluster(hosts=2), "eval_steps": 100}, "not possible over hosts yet"),
     ],
