@@ -101,4 +101,4 @@ docs: .venv/documents  ## the documents as a site, in site/
 	touch $@
 
 clean:  ## remove what was installed and cached
-	rm -rf .venv .venv-peers .pytest_cache .ruff_cache .hypothesis .cache site
+	rm -rf .venv .venv-peers .venv-rllib .pytest_cache .ruff_cache .hypothesis .cache site

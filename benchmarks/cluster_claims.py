@@ -1,6 +1,6 @@
 """What motet claims about runs over hosts: messages between two processes, speed beside threads, and their start.
 
-Ray is started on this machine, once for a measurement. RLlib is not compared here yet.
+Ray is started on this machine, once for a measurement.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from benchmarks import peers
 from benchmarks.claims import FIRST, PPO, Claim, Measurement, seconds_to_first_row
-from benchmarks.sides import versions
+from benchmarks.sides import Side, versions
 
 FIELDS: dict[str, Any] = {
     "name": "message", "source": "one", "target": "other", "pieces": (), "capacity": 1, "latest": False,
@@ -94,31 +95,54 @@ def _ray() -> Iterator[str]:
         yield ray.get_runtime_context().gcs_address
 
 
-def hosts_vs_threads(settings: Mapping[str, Any]) -> Measurement:
-    """The speed of a plan over two hosts of this machine, beside the same plan in threads."""
+def measured(settings: Mapping[str, Any], hosts: int) -> float:
+    """The speed of a run from a quarter of it on: in threads, or over so many hosts of this machine."""
     import motet
     from motet import algorithms
     from motet.plan import presets
     from motet.runs.progress import speed
 
     algorithm = algorithms.find(settings["algorithm"])(**settings["options"])
-    plan = presets.preset(**settings["plan"])
+    plan, steps = presets.preset(**settings["plan"]), settings["steps"]
+    cluster = motet.Cluster(hosts=hosts) if hosts > 1 else None
+    result = motet.train(algorithm, settings["env"], plan, total_timesteps=steps, progress=False, cluster=cluster)
+    warm = next(row for row in result.history if (row["steps"] or 0) >= steps // 4)
+    return speed(warm, result.history[-1]) or 0.0
+
+
+def hosts_vs_threads(settings: Mapping[str, Any]) -> Measurement:
+    """The speed of a plan over two hosts of this machine, beside the same plan in threads."""
+    import motet
+
     motet.virtual_devices(2)
-
-    def measured(cluster: Any) -> float:
-        result = motet.train(
-            algorithm, settings["env"], plan, total_timesteps=settings["steps"], progress=False, cluster=cluster
-        )
-        warm = next(row for row in result.history if (row["steps"] or 0) >= settings["steps"] // 4)
-        return speed(warm, result.history[-1]) or 0.0
-
     samples: dict[str, list[float]] = {"hosts": [], "threads": []}
     with _ray():
         for _ in range(settings["rounds"]):
-            samples["hosts"].append(measured(motet.Cluster(hosts=2)))
-            samples["threads"].append(measured(None))
+            samples["hosts"].append(measured(settings, hosts=2))
+            samples["threads"].append(measured(settings, hosts=1))
     ratios = [ours / theirs for ours, theirs in zip(samples["hosts"], samples["threads"], strict=True)]
     return Measurement(statistics.median(ratios), samples, "steps/s", {"ours": versions()})
+
+
+def vs_rllib(settings: Mapping[str, Any]) -> Measurement:
+    """A run of motet's, in threads or over hosts, beside RLlib's PPO with environments in processes of its own."""
+    import motet
+
+    motet.virtual_devices(2)
+    options, iterations = settings["options"], settings["their iterations"]
+    theirs = {"env": settings["env"].removeprefix("gymnasium/"), "options": options, "iterations": iterations}
+    work = options["num_envs"] * options["num_steps"] * iterations
+    samples: dict[str, list[float]] = {"ours": [], "theirs": []}
+    with ExitStack() as stack:
+        if settings["hosts"] > 1:
+            stack.enter_context(_ray())
+        side = stack.enter_context(Side("rllib", {**theirs, "runners": settings["runners"]}, peers.python("rllib")))
+        for _ in range(settings["rounds"]):
+            samples["ours"].append(measured(settings, settings["hosts"]))
+            samples["theirs"].append(work / side.sample())
+        known = {"ours": versions(), "theirs": side.versions}
+    ratios = [ours / theirs for ours, theirs in zip(samples["ours"], samples["theirs"], strict=True)]
+    return Measurement(statistics.median(ratios), samples, "steps/s", known)
 
 
 def first_row(settings: Mapping[str, Any]) -> Measurement:
@@ -131,6 +155,10 @@ def first_row(settings: Mapping[str, Any]) -> Measurement:
 
 
 IMPALA = {"num_envs": 64, "num_steps": 128, "hidden": (64, 64)}
+RLLIB = {
+    "algorithm": "ppo", "env": "gymnasium/CartPole-v1", "options": PPO, "steps": 64 * 128 * 80, "rounds": 5,
+    "runners": 2, "their iterations": 4,
+}  # fmt: skip
 BESIDE = {"env": "CartPole-v1", "steps": 64 * 128 * 80, "rounds": 5}
 CLAIMS = (
     Claim(
@@ -170,6 +198,28 @@ CLAIMS = (
         },
         hosts_vs_threads,
         at_least=0.8,
+    ),
+    Claim(
+        "ppo_vs_rllib",
+        {
+            **RLLIB,
+            "plan": {"name": "sebulba", "threads": 1},
+            "hosts": 1,
+            "how": "motet in threads / RLlib with two env runners, the same network and batches, in turn",
+        },
+        vs_rllib,
+        at_least=6,
+    ),
+    Claim(
+        "ppo_hosts_vs_rllib",
+        {
+            **RLLIB,
+            "plan": {"name": "coarse", "actors": 2, "lag": 1},
+            "hosts": 2,
+            "how": "motet over two hosts / RLlib with two env runners, the same network and batches, in turn",
+        },
+        vs_rllib,
+        at_least=4,
     ),
     Claim(
         "hosts_first_row",

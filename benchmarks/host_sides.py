@@ -231,3 +231,45 @@ def stable_baselines(env: str, options: Mapping[str, Any], iterations: int, proc
 
 def _learn(model: Any, steps: int) -> None:
     model.learn(total_timesteps=steps, reset_num_timesteps=False)
+
+
+def rllib(env: str, options: Mapping[str, Any], iterations: int, runners: int) -> Sample:
+    """RLlib's PPO, on the same settings, with environments in so many processes."""
+    import ray
+    from ray.rllib.algorithms.ppo import PPOConfig
+    from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+
+    ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="error")
+    envs, steps = options["num_envs"], options["num_steps"]
+    hidden = list(options["hidden"])
+    config = (
+        PPOConfig()
+        .environment(env)
+        .env_runners(num_env_runners=runners, num_envs_per_env_runner=envs // runners, rollout_fragment_length=steps)
+        .learners(num_learners=0)
+        .training(
+            lr=options["learning_rate"],
+            gamma=options["discount"],
+            lambda_=options["gae_lambda"],
+            grad_clip=options["max_gradient_norm"],
+            clip_param=options["clip"],
+            entropy_coeff=options["entropy_weight"],
+            vf_loss_coeff=options["value_weight"],
+            use_kl_loss=False,
+            train_batch_size_per_learner=envs * steps,
+            minibatch_size=envs * steps // options["num_minibatches"],
+            num_epochs=options["update_epochs"],
+        )
+        .rl_module(
+            model_config=DefaultModelConfig(
+                fcnet_hiddens=hidden, fcnet_activation=options["activation"], vf_share_layers=False
+            )
+        )
+    )
+    algorithm = config.build_algo()
+
+    def sample() -> None:
+        for _ in range(iterations):
+            algorithm.train()
+
+    return sample

@@ -1,4 +1,4 @@
-"""The peers' virtual environment: made when it is first needed, remade when its pins change."""
+"""The peers' virtual environments: made when they are first needed, remade when their pins change."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PINS = Path(__file__).with_name("peers.txt")
-HOME = ROOT / ".venv-peers"
-STAMP = HOME / "installed"
 
 
-def python() -> Path:
-    """The interpreter that the peers run under."""
-    if not STAMP.is_file() or STAMP.read_text() != PINS.read_text():
-        print(f"installing the peers of {PINS.relative_to(ROOT)} into {HOME.name}", file=sys.stderr, flush=True)
-        venv.create(HOME, with_pip=True, clear=True)
-        install = ("-m", "pip", "install", "-qq", "--disable-pip-version-check", "--requirement", str(PINS))
-        subprocess.run([HOME / "bin" / "python", *install], check=True)
-        STAMP.write_text(PINS.read_text())
-    return HOME / "bin" / "python"
+def python(name: str = "peers") -> Path:
+    """The interpreter that the peers of `name`.txt run under."""
+    pins, home = Path(__file__).with_name(f"{name}.txt"), ROOT / f".venv-{name}"
+    stamp = home / "installed"
+    if not stamp.is_file() or stamp.read_text() != pins.read_text():
+        print(f"installing the peers of {pins.relative_to(ROOT)} into {home.name}", file=sys.stderr, flush=True)
+        venv.create(home, with_pip=True, clear=True)
+        install = ("-m", "pip", "install", "-qq", "--disable-pip-version-check", "--requirement", str(pins))
+        subprocess.run([home / "bin" / "python", *install], check=True)
+        stamp.write_text(pins.read_text())
+    return home / "bin" / "python"
