@@ -156,12 +156,10 @@ def test_a_process_that_is_stopped_while_it_traces_is_replaced_as_soon() -> None
         if generation == 1:
             for method in ("prepare", "doing"):
                 setattr(hosts.hosts[1], method, lambda *args: over_.wait(30))
+            hosts.hosts[1].close = over_.set  # type: ignore[method-assign]
 
     led = Led(A2C, COARSE, LocalLauncher(2, launched), patience=Patience(heartbeat=2.0))
-    releasing = threading.Timer(3.0, over_.set)
-    releasing.start()
     ours = led.run()
-    releasing.cancel()
     assert [each.cause.partition(") ")[2] for each in led.driver.recoveries] == ["has not answered for 2 s"]
     assert_identical(ours, local(COARSE)[0])
 
