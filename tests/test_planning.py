@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 
 import motet
@@ -14,9 +15,11 @@ from motet import planning
 from motet.calibration import corrections
 from motet.cli import main
 from motet.engine import profiles
+from motet.engine.compiled import CompiledCall
 from motet.engine.profile import cover, items_of, profile, time_pool
-from motet.engine.stopwatch import shortened
+from motet.engine.stopwatch import Samples, calls_of
 from motet.engine.timeline import Lane, Span
+from motet.engine.trial import Trial, shortened
 from motet.errors import BadOption
 from motet.flow.graph import WHOLE, Cut, Graph
 from motet.flow.trace import trace
@@ -46,7 +49,8 @@ def test_a_profile_times_every_call_of_the_plans_it_was_given() -> None:
     wanted = {key for plan in plans for key, _ in items_of(graph, plan)}
     assert found.calls.keys() == wanted and not found.about["left out"]
     assert all(seconds > 0 for fit in found.calls.values() for _, seconds in fit.points)
-    assert found.send and found.receive and found.handling > 0
+    assert found.send and found.receive and found.handling > 0 and found.reporting > 0
+    assert 0 < found.waking < 0.1 and 0 < found.crowding <= 1 and len(found.calling) == 2
     assert all(size > 0 and seconds > 0 for size, seconds in (*found.send, *found.receive))
 
 
@@ -59,16 +63,14 @@ def test_environments_are_still_while_calls_are_timed_and_timed_by_themselves() 
 
 
 def test_what_fails_is_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from motet.engine import profile as module
+    real = Trial.compile
 
-    real = module.time_plan
-
-    def broken(graph: Graph, plan: Plan, *more: Any) -> None:
-        if plan.name == "coarse":
+    def broken(trial: Trial) -> None:
+        if trial.plan.name == "coarse":
             raise RuntimeError("no such device")
-        real(graph, plan, *more)
+        real(trial)
 
-    monkeypatch.setattr(module, "time_plan", broken)
+    monkeypatch.setattr(Trial, "compile", broken)
     graph = graph_of(TINY, "CartPole-v1", Cut(2, 1))
     found = profile(graph, [motet.anakin(), motet.coarse(2)], budget=60)
     assert len(found.calls) == 1
@@ -85,9 +87,27 @@ def test_as_few_plans_are_run_as_hold_all_calls() -> None:
         motet.coarse(2),
         motet.coarse(4),
     ]
-    assert [plan.fragments for plan in cover(graph, plans)] == [
+    found = cover(graph, plans)
+    assert [plan.fragments for plan in found] == [
         motet.anakin().fragments, motet.coarse(1).fragments, motet.coarse(4).fragments
     ]  # fmt: skip  # two actors lie between one and four
+    assert [len(keys) for keys in found.values()] == [1, 2, 1]  # the learner's call is that of one actor
+
+
+def test_what_is_known_already_is_not_compiled() -> None:
+    plan = motet.coarse(2)
+    graph = graph_of(TINY, "CartPole-v1", Cut(2, 1))
+    (wanted,) = (key for key, size in items_of(graph, plan) if size == 2)
+    samples, trial = Samples(), Trial(graph, plan, {"cpu": jax.devices("cpu")}, frozenset({wanted}))
+    try:
+        trial.compile()
+        trial.time(samples, 0.05)
+        learner = next(each for each in trial.assembly.performers if each.worker.name == "learner")
+        compiled = {each.call for each in learner.programs.values() if isinstance(each, CompiledCall)}
+        assert compiled.isdisjoint(calls_of(learner.worker.schedule.body))
+    finally:
+        trial.close()
+    assert samples.calls.keys() == {wanted} and samples.send and samples.reporting
 
 
 def test_a_prefill_is_cut_short_and_nothing_else() -> None:
@@ -215,7 +235,7 @@ def test_a_run_says_what_was_foretold_beside_what_came_and_corrects_the_profile(
     )  # fmt: skip
     assert code == 0, said
     assert "predicted" in said and "measured" in said and "W modelled, " in said
-    assert "planner: profiling anakin" in said and "planner: chose " in said and "steps/s expected" in said
+    assert "planner: timing anakin" in said and "planner: chose " in said and "steps/s expected" in said
     found = Comparison.from_json((run / "prediction.json").read_text())
     assert found.predicted > 0 and found.measured > 0 and found.terms and found.profile
     wrong = replace(found, terms=tuple(replace(each, measured=2 * each.predicted) for each in found.terms))

@@ -17,6 +17,7 @@ from motet.engine.conditions import conditions
 from motet.engine.detect import detect
 from motet.engine.estimate import Estimate, estimate, floor
 from motet.engine.profile import BUDGET, cover, describe, profile, time_environments
+from motet.engine.run import Reporter
 from motet.errors import BadOption
 from motet.flow.algorithm import Algorithm
 from motet.flow.environment import Environment
@@ -29,6 +30,7 @@ from motet.plan.machine import Machine
 from motet.plan.objective import Objective, parse
 from motet.plan.plan import Plan
 from motet.plan.search import Permitted, Refused
+from motet.runs.metrics import Meter
 
 ITERATIONS = 1000
 """The length of run that is estimated: schedules of step sizes follow from it, speeds do not."""
@@ -155,9 +157,16 @@ def _measured(
     cuts = {cut for plan in cover(graph, ordered) for cut in plan.cuts()}
     traced = trace(algorithm, env, iterations=ITERATIONS, cuts=tuple({WHOLE, *cuts}))
     left = budget - (time.perf_counter() - began)
-    found = profile(traced, ordered, steps, budget=left, announce=announce)
+    found = profile(traced, ordered, steps, budget=left, announce=announce, watcher=_meter)
     missing = "; ".join(filter(None, (first.about["left out"], found.about["left out"])))
     return replace(found, about={**found.about, "left out": missing})
+
+
+def _meter(reporter: Reporter) -> Meter:
+    """What a run tells of each iteration, told to nobody."""
+    meter = Meter(reporter.graph.steps_per_iteration, 0, lambda row: None, lambda text: None)
+    meter.use(reporter.columns.names, reporter.columns.every)
+    return meter
 
 
 def _choose(

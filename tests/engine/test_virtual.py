@@ -137,6 +137,26 @@ def test_cores_are_shared_evenly_and_locks_are_not() -> None:
     assert resources.busy()["python"] == pytest.approx(2.0)
 
 
+def test_cores_that_are_all_busy_are_slower_and_what_was_measured_so_is_not_slowed_twice() -> None:
+    clock, ends = Clock(), dict[str, float]()
+    resources = Resources(clock, {"cores": 2}, crowding=0.8)
+    resources.perform([Use(1.0, "cores")], lambda: ends.update(alone=clock.now))
+    clock.run()
+    for name in ("a", "b"):
+        resources.perform([Use(1.0, "cores")], lambda name=name: ends.update({name: clock.now}))
+    clock.run()
+    resources.perform([Use(1.0, "cores", demand=2.0)], lambda: ends.update(wide=clock.now))
+    clock.run()
+    assert ends == pytest.approx({"alone": 1.0, "a": 2.25, "b": 2.25, "wide": 3.25})
+
+
+def test_whoever_waited_wakes_up_late() -> None:
+    """In lockstep, an actor waits for the policy and the learner for the rollout, once an iteration each."""
+    costs = Given({"actors": 2.0, "learner": 3.0})
+    assert steady(motet.coarse(1), costs, waking=0.25) == pytest.approx(5.5)
+    assert steady(motet.coarse(1, lag=2), costs, waking=0.25) == pytest.approx(3.0)  # the learner finds what it wants
+
+
 # Sleeping needs no core, so that a real run of programs that only sleep is what the clock must foretell.
 
 SLEEP = {"actors": 0.2, "learner": 0.3, "environments": 0.1, "workers": 0.2, "server": 0.1, "replay": 0.1}

@@ -1,9 +1,9 @@
 """What each request and message of a plan takes on a machine, in uses of its cores, devices and links.
 
-What is taken to be so: a program on a CPU keeps as many cores busy as it did when it was measured; one on an
-accelerator has it to itself, and whoever asked waits for it. Environments that are stepped in a thread hold Python's
-lock. Shards move in step, so the first stands for all. A message between hosts waits for the receiver's network; what
-goes to many hosts goes down a tree.
+What is taken to be so: to call a program takes Python's lock for as long as to call one that does nothing. On a CPU it
+then keeps as many cores busy as it did when it was measured; one on an accelerator has it to itself, and whoever asked
+waits for it. Environments that are stepped in a thread hold Python's lock. Shards move in step, so the first stands for
+all. A message between hosts waits for the receiver's network; what goes to many hosts goes down a tree.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from motet.engine.clock import Use
-from motet.engine.requests import Compute, Consult, Iterate, Put, Request, Stack, Take
+from motet.engine.requests import Compute, Consult, Done, Iterate, Put, Request, Stack, Take
 from motet.engine.virtual import Channel
 from motet.engine.worker import Worker
 from motet.flow.graph import Graph, Node
@@ -79,6 +79,9 @@ class Charges:
 
     def _charge(self, worker: Worker, request: Request) -> list[Use]:
         seat = self.seats[worker.fragment][worker.index]
+        if isinstance(request, Done):
+            reports = worker.schedule.reports and not worker.whole  # of many iterations at once, it hardly counts
+            return [self._python(worker, seat, self.book.reporting, "report")] if reports else []
         if isinstance(request, (Compute, Iterate)):
             return self._call(worker, seat, request.call, isinstance(request, Iterate))
         if isinstance(request, Consult):
@@ -100,17 +103,25 @@ class Charges:
         cut, host = self.plan.fragments[worker.fragment].cut, seat.host
         figure = self.book.call(seat.kind, call, cut.parts, cut.shards, whole)
         self._noted(f"{worker.fragment}: {call.label}", figure)
-        label, handling = call.label, 0.0 if whole else self.book.handling
+        label = call.label
         if seat.kind == "cpu":
-            demand = max(figure.demand, float(len(seat.devices)))
-            uses = [Use(figure.seconds + handling, ("cores", host), demand, self._thread(worker, seat), label)]
+            busy, devices = min(figure.demand, float(self.book.machine.cores)), float(len(seat.devices))
+            demand = busy if figure.measured else max(busy, devices)
+            calling = 0.0 if whole else min(self.book.calling(self._leaves(call)), CALLING_MOST * figure.seconds)
+            uses = [Use(figure.seconds - calling, ("cores", host), demand, self._thread(worker, seat), label)]
+            uses = uses if whole else [self._python(worker, seat, calling, label), *uses]
         else:
             device = ("device", host, seat.kind, seat.devices[0])
             everywhere = self.book.machine.hosts if seat.everywhere else self.hosts[host]
             self.stands_for[device] = len(seat.devices) * everywhere
-            uses = [self._python(worker, seat, handling, label), Use(figure.seconds, device, label=label)]
+            uses = [self._python(worker, seat, 0.0, label), Use(figure.seconds, device, label=label)]
         rounds = _asked(call.body)
         return uses + (self._steps(worker, seat, rounds) if rounds else [])
+
+    def _leaves(self, call: Call) -> int:
+        """How many arrays go into a call and come out of it."""
+        names = (*call.donated, *call.kept, *call.writes)
+        return sum(len(self.graph.variables[name].avals) for name in names)
 
     def _steps(self, worker: Worker, seat: Seat, rounds: float) -> list[Use]:
         """So many steps of host environments."""
@@ -119,7 +130,9 @@ class Charges:
         figure = self._noted("environments", self.book.step(share, fragment.workers))
         alone = fragment.workers == 0 and figure.demand <= 1.5
         locks = self._thread(worker, seat) + ((("python", seat.host),) if alone else ()) if not fragment.workers else ()
-        return [Use(figure.seconds * rounds, ("cores", seat.host), figure.demand, locks, "environments")]
+        demand, seconds = min(figure.demand, float(self.book.machine.cores)), figure.seconds * rounds
+        turns = math.ceil(seconds / TURN) if alone else 1
+        return [Use(seconds / turns, ("cores", seat.host), demand, locks, "environments")] * turns
 
     def _carried(self, worker: Worker, seat: Seat, request: Put | Take) -> Use:
         puts = isinstance(request, Put)
@@ -173,8 +186,17 @@ class Charges:
         return figure
 
 
+TURN = 2e-3
+"""Seconds after which environments that are stepped in a thread let others have Python's lock: between two steps,
+or at the latest after the 5 ms that the interpreter lets one thread have it while others want it."""
+CALLING_MOST = 0.8
+"""The largest share of a call that calling it can be."""
+
+
 def _subject(request: Request) -> Any:
     """What of a request says how long it takes."""
+    if isinstance(request, Done):
+        return Done
     for name in ("call", "operation", "wire", "loop"):
         if hasattr(request, name):
             return getattr(request, name)

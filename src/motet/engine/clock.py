@@ -59,6 +59,8 @@ class Shared:
 
     clock: Clock
     capacity: float
+    crowding: float = 1.0
+    """How fast a core is while all others are busy too, as a share: they have caches and power together."""
     progress: float = 0.0
     seen: float = 0.0
     wanted: float = 0.0
@@ -69,13 +71,20 @@ class Shared:
 
     @property
     def pace(self) -> float:
-        return min(1.0, self.capacity / self.wanted) if self.wanted > 0 else 1.0
+        return min(1.0, self.capacity / self.wanted) * self._speed(self.wanted) if self.wanted > 0 else 1.0
+
+    def _speed(self, busy: float) -> float:
+        """How fast each of so many busy cores is."""
+        if self.capacity <= 1 or busy <= 1:
+            return 1.0
+        return 1 - (1 - self.crowding) * (min(busy, self.capacity) - 1) / (self.capacity - 1)
 
     def use(self, seconds: float, demand: float, then: Then) -> None:
         self._look()
         self.clock.asked += 1
         self.wanted += demand
-        heapq.heappush(self.ends, (self.progress + seconds, self.clock.asked, demand, then))
+        alone = seconds * self._speed(demand)  # what keeps several cores busy was slowed by them when it was measured
+        heapq.heappush(self.ends, (self.progress + alone, self.clock.asked, demand, then))
         self._plan()
 
     def _look(self) -> None:
@@ -106,6 +115,8 @@ class Turns:
     """A device, a link or a lock: one at a time, in the order of asking."""
 
     clock: Clock
+    handing: float = 0.0
+    """Seconds from one who had it to another who waited: a thread has to wake up."""
     held: bool = False
     busy: float = 0.0
     since: float = 0.0
@@ -115,22 +126,26 @@ class Turns:
         if self.held:
             self.queue.append(then)
         else:
-            self.held, self.since = True, self.clock.now
-            then()
+            self._hold(then)
+
+    def _hold(self, then: Then) -> None:
+        self.held, self.since = True, self.clock.now
+        then()
 
     def give(self) -> None:
         self.busy += self.clock.now - self.since
-        self.held = False
+        self.held = bool(self.queue)
         if self.queue:
-            self.take(self.queue.popleft())
+            then = self.queue.popleft()
+            self.clock.at(self.clock.now + self.handing, lambda: self._hold(then))
 
 
 class Resources:
     """All that is scarce: cores by name, with how many there are; everything else takes turns."""
 
-    def __init__(self, clock: Clock, cores: Mapping[Hashable, float]):
-        self.clock = clock
-        self.cores = {name: Shared(clock, count) for name, count in cores.items()}
+    def __init__(self, clock: Clock, cores: Mapping[Hashable, float], crowding: float = 1.0, handing: float = 0.0):
+        self.clock, self.handing = clock, handing
+        self.cores = {name: Shared(clock, count, crowding) for name, count in cores.items()}
         self.turns: dict[Hashable, Turns] = {}
 
     def perform(self, uses: Sequence[Use], then: Then, told: Callable[[Use, float], None] | None = None) -> None:
@@ -153,7 +168,7 @@ class Resources:
             self._use(use, done)
             return
         first, *rest = locks
-        lock = self.turn(first)
+        lock = self.turn(first, self.handing)
 
         def free() -> None:
             lock.give()
@@ -175,9 +190,9 @@ class Resources:
 
             turn.take(lambda: self.clock.at(self.clock.now + use.seconds, end))
 
-    def turn(self, name: Hashable) -> Turns:
+    def turn(self, name: Hashable, handing: float = 0.0) -> Turns:
         if name not in self.turns:
-            self.turns[name] = Turns(self.clock)
+            self.turns[name] = Turns(self.clock, handing)
         return self.turns[name]
 
     def busy(self) -> dict[Hashable, float]:

@@ -90,7 +90,9 @@ def estimate(graph: Graph, plan: Plan, book: Book, *, every_host: bool = False) 
     charges = Charges(graph, plan, book, seats, hosts, channels)
     kept = [each for each in workers if charges.is_simulated(each.fragment, each.index)]
     cores: dict[Hashable, float] = {("cores", host): float(machine.cores) for host in hosts}
-    found = simulate(kept, charges.channels, MOST, charges, cores, settled=SETTLED)
+    found = simulate(
+        kept, charges.channels, MOST, charges, cores, settled=SETTLED, waking=book.waking, crowding=book.crowding
+    )
     return _estimate(graph, plan, book, found, charges, kept, memory_of(graph, plan, schedules, seats, machine))
 
 

@@ -10,16 +10,18 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import numpy as np
 
-from motet.engine.assemble import Programs
+from motet.engine.company import time_calling, time_crowding, time_waking
 from motet.engine.detect import cores
 from motet.engine.place import devices_for
 from motet.engine.rehearse import schedules_of
-from motet.engine.stopwatch import Samples, calls_of, shortened, time_plan
+from motet.engine.run import Reporter, Watcher
+from motet.engine.stopwatch import Samples, calls_of
+from motet.engine.trial import Trial, shortened
 from motet.errors import described
 from motet.flow.graph import Graph
 from motet.flow.host import HostEnvironment, Opening
@@ -27,7 +29,9 @@ from motet.plan.cost import Fit, Profile, call_key
 from motet.plan.plan import Plan
 
 BUDGET = 15.0
-"""Seconds that a first profile may take. Measuring begins nothing new after two thirds of them."""
+"""Seconds that a first profile may take."""
+COMPILING = 0.4
+"""The share of them after which no other plan is compiled."""
 EACH = 0.6
 """Seconds for each plan, when it is compiled, and for each pool of environments."""
 Item = tuple[str, float]
@@ -41,26 +45,42 @@ def profile(
     *,
     budget: float = BUDGET,
     announce: Callable[[str], None] = lambda text: None,
+    watcher: Callable[[Reporter], Watcher] | None = None,
 ) -> Profile:
-    """Measure what `plans` need, the first ones first. The graph must be traced for the cuts of those that `cover`."""
+    """Measure what `plans` need, the first ones first. The graph must be traced for the cuts of those that `cover`.
+
+    Everything is compiled before anything is timed, since compilers take all cores. What there is no time to compile
+    is left out.
+    """
     began, samples, left_out = time.perf_counter(), Samples(), list[str]()
-    few, programs = shortened(graph), dict[Any, Programs]()
-    for plan in cover(graph, plans):
-        if time.perf_counter() - began > budget * 2 / 3:
-            left_out.append(f"{describe(plan)}: no time was left")
-            continue
-        announce(f"profiling {describe(plan)}")
+    few, trials = shortened(graph), list[Trial]()
+
+    def compiled(item: tuple[Plan, frozenset[str]]) -> Trial | str:
+        plan, wanted = item
+        if time.perf_counter() - began > budget * COMPILING:
+            return f"{describe(plan)}: no time was left"
+        announce(f"compiling {describe(plan)}")
         try:
-            time_plan(few, plan, devices_for(plan), samples, programs.setdefault(_cuts(plan), {}), EACH)
+            trial = Trial(few, plan, devices_for(plan), wanted, watcher)
+            trial.compile()
+            return trial
         except Exception as error:  # whatever a device or a program raises: all others are still worth measuring
-            left_out.append(f"{describe(plan)}: {described(error)}")
+            return f"{describe(plan)}: {described(error)}"
+
+    with ThreadPoolExecutor(min(2, cores())) as compilers:
+        for found in compilers.map(compiled, cover(graph, plans).items()):
+            trials += [found] if isinstance(found, Trial) else []
+            left_out += [found] if isinstance(found, str) else []
+    for trial in trials:
+        announce(f"timing {describe(trial.plan)}")
+        try:
+            trial.time(samples, EACH)
+        except Exception as error:
+            left_out.append(f"{describe(trial.plan)}: {described(error)}")
+        finally:
+            trial.close()
     about = {"seconds": f"{time.perf_counter() - began:.1f}", "left out": "; ".join(left_out)}
     return _profile(samples, environments or {}, graph.num_envs, about)
-
-
-def _cuts(plan: Plan) -> Any:
-    """Fragments of one name and cut have the same programs, in whichever plan."""
-    return tuple((name, fragment.cut, fragment.place) for name, fragment in plan.fragments.items())
 
 
 def _profile(samples: Samples, environments: Mapping[str, Fit], size: int, about: Mapping[str, str]) -> Profile:
@@ -68,15 +88,19 @@ def _profile(samples: Samples, environments: Mapping[str, Fit], size: int, about
         return statistics.median(values) if values else 0.0
 
     return Profile(
-        {key: Fit(tuple(sorted(found.items())), samples.demand[key]) for key, found in samples.calls.items()},
-        environments,
-        {key: Fit(((float(size), seconds),)) for key, seconds in samples.replay.items()},
-        tuple(sorted(samples.send)),
-        tuple(sorted(samples.receive)),
-        tuple(sorted(samples.stack)),
-        median(samples.asking),
-        median(samples.handling),
-        about,
+        calls={key: Fit(tuple(sorted(found.items())), samples.demand[key]) for key, found in samples.calls.items()},
+        environments=environments,
+        replay={key: Fit(((float(size), seconds),)) for key, seconds in samples.replay.items()},
+        send=tuple(sorted(samples.send)),
+        receive=tuple(sorted(samples.receive)),
+        stack=tuple(sorted(samples.stack)),
+        asking=median(samples.asking),
+        handling=median(samples.handling),
+        reporting=median(samples.reporting),
+        calling=time_calling(),
+        waking=time_waking(),
+        crowding=time_crowding(),
+        about=about,
     )
 
 
@@ -93,19 +117,19 @@ def items_of(graph: Graph, plan: Plan) -> set[Item]:
     return found
 
 
-def cover(graph: Graph, plans: Iterable[Plan]) -> list[Plan]:
-    """Those of the plans, in their order, that have calls which none before them has: at the largest and the smallest
-    number of environments, since those in between follow."""
+def cover(graph: Graph, plans: Iterable[Plan]) -> dict[Plan, frozenset[str]]:
+    """Those of the plans, in their order, that have calls which none before them has, and the keys of these calls: at
+    the largest and the smallest number of environments, since those in between follow."""
     items = {plan: items_of(graph, plan) for plan in plans}
     sizes: dict[str, list[float]] = {}
     for found in items.values():
         for key, size in found:
             sizes.setdefault(key, []).append(size)
     wanted = {(key, end) for key, found in sizes.items() for end in (min(found), max(found))}
-    chosen: list[Plan] = []
+    chosen: dict[Plan, frozenset[str]] = {}
     for plan, found in items.items():
         if found & wanted:
-            chosen.append(plan)
+            chosen[plan] = frozenset(key for key, _ in found & wanted)
             wanted -= found
     return chosen
 

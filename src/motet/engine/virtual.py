@@ -70,10 +70,17 @@ def simulate(
     cores: Mapping[Hashable, float] | None = None,
     *,
     settled: float = 0.0,
+    waking: float = 0.0,
+    crowding: float = 1.0,
 ) -> Simulation:
     """Take every worker to the end of iteration `until` - 1; with `settled`, only until the last few iterations of
-    each took equally long, but for this share."""
-    return _Driver(list(workers), list(dict.fromkeys(channels)), until, costs, cores or {}, settled).drive()
+    each took equally long, but for this share.
+
+    Whoever waited for a message or a lock goes on so many seconds after it is there (`waking`). While all cores are busy
+    each has a share of its speed (`crowding`).
+    """
+    resources = Resources(Clock(), cores or {}, crowding, waking)
+    return _Driver(list(workers), list(dict.fromkeys(channels)), until, costs, resources, settled, waking).drive()
 
 
 @dataclass
@@ -102,12 +109,12 @@ class _Driver:
         channels: list[Channel],
         until: int,
         costs: Costs,
-        cores: Mapping[Hashable, float],
+        resources: Resources,
         settled: float,
+        waking: float,
     ):
-        self.costs, self.settled, self.steady = costs, settled, False
-        self.clock = Clock()
-        self.resources = Resources(self.clock, cores)
+        self.costs, self.settled, self.steady, self.waking = costs, settled, False, waking
+        self.resources, self.clock = resources, resources.clock
         self.room = capacities(wire for wire, _, _ in channels)
         self.queues: dict[Channel, deque[_Message]] = {channel: deque() for channel in channels}
         self.states = {(each.fragment, each.index): _State(each, each.run(until)) for each in workers}
@@ -136,7 +143,7 @@ class _Driver:
         if isinstance(request, Done):
             state.logs.append(Log(self.clock.now, dict(state.busy), dict(state.waited)))
             self.steady = self.settled > 0 and all(_is_steady(each.logs, self.settled) for each in self.states.values())
-            self.clock.at(self.clock.now, lambda: self.go_on(state, None))
+            self.perform(state, request)
         elif isinstance(request, (Put, Take)):
             state.stuck, state.since = request, self.clock.now
             self.attempt(state)
@@ -167,19 +174,23 @@ class _Driver:
         if late and not newest:
             return
         state.stuck = None
-        state.waited[request.wire.target if sends else request.wire.source] += self.clock.now - state.since
+        late_by = self.waking if self.clock.now > state.since and state.worker.started else 0.0
+        state.waited[request.wire.target if sends else request.wire.source] += self.clock.now - state.since + late_by
         if sends:
-            self.send(state, request, channels)
+            self.clock.at(self.clock.now + late_by, lambda: self.send(state, request, channels))
         elif late:
             self.go_on(state, {})  # nothing is newer than what it holds
         else:
-            for channel in channels:
-                self.queues[channel].popleft()
-            self.perform(state, request)
-            for wire, sender, _ in channels:
-                self.wake(wire.source, sender)
+            self.clock.at(self.clock.now + late_by, lambda: self.receive(state, request, channels))
 
-    def send(self, state: _State, request: Put, channels: Sequence[Channel]) -> None:
+    def receive(self, state: _State, request: Put | Take, channels: Sequence[Channel]) -> None:
+        for channel in channels:
+            self.queues[channel].popleft()
+        self.perform(state, request)
+        for wire, sender, _ in channels:
+            self.wake(wire.source, sender)
+
+    def send(self, state: _State, request: Put | Take, channels: Sequence[Channel]) -> None:
         messages = {channel: _Message() for channel in channels}
         for channel, message in messages.items():
             if channel[0].lag == "latest":

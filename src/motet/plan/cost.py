@@ -92,6 +92,14 @@ class Profile:
     """Seconds around a step of host environments that is asked for between two calls."""
     handling: float = 0.0
     """Seconds of the interpreter for each request."""
+    calling: Points = ()
+    """By arrays that go in and come out: to call a program that does nothing."""
+    reporting: float = 0.0
+    """Seconds after an iteration, for whoever reports on it."""
+    waking: float = 0.0
+    """Seconds until a thread that waited for a message goes on."""
+    crowding: float = 0.0
+    """How fast a core is while all are busy, as a share; 0: nobody has measured it."""
     about: Mapping[str, str] = field(default_factory=dict)
     """What was measured, when, and what could not be."""
 
@@ -105,9 +113,9 @@ class Profile:
         def fits(name: str) -> dict[str, Fit]:
             return {key: Fit(_points(fit["points"]), fit["demand"]) for key, fit in data[name].items()}
 
-        send, receive, stack = (_points(data[name]) for name in ("send", "receive", "stack"))
-        measured = fits("calls"), fits("environments"), fits("replay")
-        return Profile(*measured, send, receive, stack, data["asking"], data["handling"], data["about"])
+        points = {name: _points(data[name]) for name in ("send", "receive", "stack", "calling")}
+        measured = {name: fits(name) for name in ("calls", "environments", "replay")}
+        return Profile(**{**data, **points, **measured})
 
 
 def _points(data: Sequence[Sequence[float]]) -> Points:
@@ -230,6 +238,23 @@ class Book:
     def asking(self) -> float:
         return self.profile.asking or ASKING
 
+    @property
+    def reporting(self) -> float:
+        return self.profile.reporting or REPORTING
+
+    @property
+    def waking(self) -> float:
+        return self.profile.waking or WAKING
+
+    @property
+    def crowding(self) -> float:
+        return self.profile.crowding or 1.0
+
+    def calling(self, arrays: int) -> float:
+        """To call a program with so many arrays that go in and come out."""
+        start, slope = line(self.profile.calling) if self.profile.calling else CALLING
+        return start + slope * arrays
+
     def _work(self, done: str) -> Work:
         """Of a signature, with all environments in one piece."""
         if done not in self._works:
@@ -265,8 +290,11 @@ class Book:
         return found
 
 
-HANDLING, ASKING = 15e-6, 40e-6
-"""Seconds of the interpreter for a request, and around a step of host environments, that nobody has measured."""
+HANDLING, ASKING, REPORTING, WAKING = 15e-6, 40e-6, 50e-6, 30e-6
+"""Seconds of the interpreter for a request, around a step of host environments and after an iteration, and until a
+thread wakes up, that nobody has measured."""
+CALLING = (10e-6, 0.3e-6)
+"""Seconds to call a program, and more for each array, that nobody has measured."""
 UNKNOWN_STEP = 20e-6
 """Seconds of a step of one host environment that nobody has measured."""
 
