@@ -1,8 +1,13 @@
-"""How many cores other processes use while something is measured: what else a machine does is no result of ours."""
+"""What is no result of ours: how many cores other processes use meanwhile, and how fast the machine itself is.
+
+A processor that is shared with others, or that has been busy for long, may be half as fast as it was a minute before. A
+fixed piece of work beside each measurement tells.
+"""
 
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,3 +36,14 @@ def _clocks() -> tuple[float, float, float]:
     own = os.times()
     busy = (user + nice + system + irq + soft) / os.sysconf("SC_CLK_TCK")
     return now, busy, own.user + own.system + own.children_user + own.children_system
+
+
+def yardstick() -> float:
+    """Seconds that a fixed piece of Python takes now."""
+    took = []
+    for _ in range(5):
+        start, total = time.perf_counter(), 0
+        for number in range(200_000):
+            total += number * number
+        took.append(time.perf_counter() - start)
+    return statistics.median(took)

@@ -25,7 +25,7 @@ import numpy as np
 
 import motet
 from benchmarks.claims import Claim, Measurement
-from benchmarks.others import Others
+from benchmarks.others import Others, yardstick
 from motet import planning
 from motet.engine.estimate import estimate
 from motet.plan import catalogue
@@ -125,34 +125,52 @@ class Case:
     chosen: bool
     others: float = 0.0
     """Cores that other processes used meanwhile."""
+    pace: float = 1.0
+    """How fast the machine was, beside how fast it was when it was profiled."""
 
     @property
     def error(self) -> float:
         return abs(self.predicted / self.measured - 1)
 
+    @property
+    def own_error(self) -> float:
+        """What is left of it if the machine had gone on at the pace of the profile."""
+        return abs(self.predicted * self.pace / self.measured - 1)
 
-def run(task: Task, plan: Plan, guess: float) -> tuple[float, float]:
-    """The speed of a run of some seconds, after it is compiled, and the cores that others used meanwhile."""
+
+@dataclass(frozen=True)
+class Ran:
+    """One measured run."""
+
+    speed: float
+    others: float
+    """Cores that other processes used meanwhile."""
+    yard: float
+    """Seconds of the yardstick around it."""
+
+
+def run(task: Task, plan: Plan, guess: float) -> Ran:
+    """A run of some seconds; its speed is that after it is compiled."""
     steps = max(int(guess * SECONDS), 20_000)
 
-    def once() -> tuple[float, float]:
-        company = Others()
+    def once() -> Ran:
+        company, before = Others(), yardstick()
         history = motet.train(task.algorithm, task.env, plan, total_timesteps=steps, progress=False).history
         found = speed(history[0], history[-1])
         assert found is not None, f"{task.name}, {plan.name}: {steps} steps are too few"
-        return found, company.cores()
+        return Ran(found, company.cores(), (before + yardstick()) / 2)
 
     first = once()
-    return first if first[1] <= QUIET else min(first, once(), key=lambda found: found[1])
+    return first if first.others <= QUIET else min(first, once(), key=lambda found: found.others)
 
 
 @functools.cache
 def cases(task: Task) -> tuple[Case, ...]:
     """Foretold first, then measured: plans take turns, so that what else a machine does meets them all."""
     env = motet.make(task.env)
-    began = time.perf_counter()
+    began, before = time.perf_counter(), yardstick()
     choice = planning.choose(task.algorithm, env, lag=1, again=True)
-    took, about = time.perf_counter() - began, choice.book.profile.about
+    took, yard, about = time.perf_counter() - began, (before + yardstick()) / 2, choice.book.profile.about
     print(
         f"{task.name}: {took:.1f} s, {choice.seconds:.1f} of them to choose; left out: {about['left out']}", flush=True
     )
@@ -161,7 +179,7 @@ def cases(task: Task) -> tuple[Case, ...]:
     best = next((name for name, plan in plans.items() if _same(plan, choice.plan)), choice.spelled(choice.plan))
     plans.setdefault(best, choice.plan)
     foretold.setdefault(best, choice.best.steps_per_second)
-    samples: dict[str, list[tuple[float, float]]] = {name: [] for name in plans}
+    samples: dict[str, list[Ran]] = {name: [] for name in plans}
     for _, (name, plan) in itertools.product(range(ROUNDS), plans.items()):
         samples[name].append(run(task, plan, foretold[name]))
     return tuple(
@@ -170,9 +188,10 @@ def cases(task: Task) -> tuple[Case, ...]:
             name,
             task.held_out,
             foretold[name],
-            statistics.median(each for each, _ in found),
+            statistics.median(each.speed for each in found),
             name == best,
-            max(others for _, others in found),
+            max(each.others for each in found),
+            yard / statistics.mean(each.yard for each in found),
         )
         for name, found in samples.items()
     )
@@ -196,27 +215,33 @@ def regret(found: Sequence[Case]) -> float:
 
 
 def table(found: Sequence[Case]) -> str:
-    errors = [case.error for case in found]
     lines = [
         f"{len(found)} cases, {sum(case.held_out for case in found)} of them held out, on {os.cpu_count()} cores. "
-        f"Error of predicted steps/s: median {statistics.median(errors):.0%}, 90th percentile "
-        f"{np.percentile(errors, 90):.0%}, worst {max(errors):.0%}. The last column says how many cores other "
-        "processes used meanwhile; the chosen plan of each task is in bold.",
+        f"Error of predicted steps/s: {_spread([case.error for case in found])}. The machine's own speed changed "
+        "meanwhile: `pace` is that of a fixed piece of work beside each run, as a share of what it was while the loop "
+        "was profiled. Predictions times that are off by "
+        f"{_spread([case.own_error for case in found])}. `others` are cores that other processes used. The chosen plan "
+        "of each task is in bold.",
         "",
-        "| task | plan | predicted | measured | error | others |",
-        "| --- | --- | ---: | ---: | ---: | ---: |",
+        "| task | plan | predicted | measured | error | pace | error at that pace | others |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for case in found:
         name = f"**{case.plan}**" if case.chosen else case.plan
         held = " (held out)" if case.held_out else ""
-        error = f"{case.predicted / case.measured - 1:+.0%}"
-        speeds = f"{case.predicted:,.0f} | {case.measured:,.0f}"
-        lines.append(f"| {case.task}{held} | {name} | {speeds} | {error} | {case.others:.2f} |")
+        ratio = case.predicted / case.measured
+        numbers = f"{case.predicted:,.0f} | {case.measured:,.0f} | {ratio - 1:+.0%} | {case.pace:.2f}"
+        lines.append(f"| {case.task}{held} | {name} | {numbers} | {ratio * case.pace - 1:+.0%} | {case.others:.2f} |")
     for task in dict.fromkeys(case.task for case in found):
         mine = [case for case in found if case.task == task]
         order = tau([(case.predicted, case.measured) for case in mine])
         lines += ["", f"{task}: Kendall's tau {order:.2f}; the chosen plan has {regret(mine):.2f} of the best."]
     return "\n".join(lines) + "\n"
+
+
+def _spread(errors: Sequence[float]) -> str:
+    median, most = statistics.median(errors), float(np.percentile(errors, 90))
+    return f"median {median:.0%}, 90th percentile {most:.0%}, worst {max(errors):.0%}"
 
 
 def grid() -> list[Case]:
@@ -249,8 +274,8 @@ def _default(settings: Mapping[str, Any]) -> Measurement:
     """What is chosen without a plan, beside `batched(2)`."""
     task = next(each for each in TASKS if each.name == "ppo, Gymnasium's CartPole")
     choice = planning.choose(task.algorithm, motet.make(task.env))
-    ours = [run(task, choice.plan, choice.best.steps_per_second)[0] for _ in range(ROUNDS)]
-    theirs = [run(task, motet.batched(2), 20_000)[0] for _ in range(ROUNDS)]
+    ours = [run(task, choice.plan, choice.best.steps_per_second).speed for _ in range(ROUNDS)]
+    theirs = [run(task, motet.batched(2), 20_000).speed for _ in range(ROUNDS)]
     ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
     return _measurement(ratio, {"chosen": ours, "batched(2)": theirs}, "environment steps/s")
 

@@ -76,8 +76,8 @@ def simulate(
     """Take every worker to the end of iteration `until` - 1; with `settled`, only until the last few iterations of
     each took equally long, but for this share.
 
-    Whoever waited for a message or a lock goes on so many seconds after it is there (`waking`). While all cores are busy
-    each has a share of its speed (`crowding`).
+    Whoever waited for a message or a lock goes on so many seconds after it is there (`waking`). While all cores are
+    busy each has a share of its speed (`crowding`).
     """
     resources = Resources(Clock(), cores or {}, crowding, waking)
     return _Driver(list(workers), list(dict.fromkeys(channels)), until, costs, resources, settled, waking).drive()
