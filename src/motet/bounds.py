@@ -79,6 +79,10 @@ class Tally:
     def __init__(self) -> None:
         self._sum, self._lock = Outside(), threading.Lock()
 
+    def __reduce__(self) -> tuple[type[Tally], tuple[()]]:
+        """An environment that is sent to another process begins to count there."""
+        return Tally, ()
+
     def add(self, outside: Outside) -> None:
         with self._lock:
             self._sum += outside

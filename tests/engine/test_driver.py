@@ -41,9 +41,9 @@ COARSE = over(motet.coarse(2), 2)
 LAG = over(motet.coarse(2, lag=1), 2)
 
 
-def local(plan: Plan, algorithm: Any = A2C) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def local(plan: Plan, algorithm: Any = A2C, env: str = "CartPole-v1") -> tuple[list[np.ndarray], list[np.ndarray]]:
     """The same plan in one process."""
-    graph = traced(algorithm, plan, motet.make("CartPole-v1"), ROUNDS)
+    graph = traced(algorithm, plan, motet.make(env), ROUNDS)
     outcome, watcher = run(graph, plan, iterations=ROUNDS)
     return learner(graph, outcome), watcher.seen
 
@@ -62,6 +62,12 @@ def test_hosts_compute_what_threads_do(name: str, plan: Plan) -> None:
     table = traffic(led.graph, plan, project(led.graph, plan), ROUNDS)
     assert _counts(led.outcome.links) == _counts(table)
     assert any("on host 1: compiling" in text for text in led.said)
+
+
+def test_environments_of_the_host_lie_on_the_hosts_of_their_actors() -> None:
+    env = "gymnasium/CartPole-v1"
+    led = Led(A2C, COARSE, LocalLauncher(2), env=motet.make(env))
+    assert_identical(led.run(), local(COARSE, env=env)[0])
 
 
 def _counts(links: Iterable[Any]) -> dict[tuple[str, str, str], tuple[int, int, int]]:
