@@ -13,8 +13,8 @@ PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup
 EXACT := tests/envs/test_gymnasium_twins.py tests/laws/test_law_3_fused_equals_handwritten.py \
 	tests/laws/test_law_4_plans_keep_the_mathematics.py tests/published
 
-.PHONY: help train test trials cluster quick attack kills failures learning mutations browser newcomer defaults bench \
-	lint format docs clean
+.PHONY: help train test trials cluster quick attack kills oracle failures learning mutations browser newcomer defaults \
+	bench lint format docs clean
 
 help:  ## what can be made
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -52,6 +52,9 @@ attack: .venv/installed  ## all that breaks on purpose, the rare cases too
 
 kills: .venv/installed  ## a run that is killed 200 times, and comes to the same end
 	$(BIN)/python -m tests.kills 200 benchmarks/results/kills.md
+
+oracle: .venv/installed  ## every algorithm that is resumed under every plan, in processes of their own
+	$(QUICKLY) $(BIN)/python -m tests.oracle benchmarks/results/oracle.md
 
 failures: .venv/installed  ## runs over hosts whose processes are killed 60 times, and come to the same end
 	$(BIN)/python -m tests.failures

@@ -64,7 +64,8 @@ QUICK = {
     "anneal": True,
     "entropy_weight": 0.01,
 }
-ONE_UPDATE_FOR_8 = {"gradient_steps": 1, "n_step": 5}
+SQUARED = {"batch_size": 128, "target_period": 50, "adam_epsilon": 0.01, "huber": None}
+ONE_UPDATE_FOR_8 = {**SQUARED, "gradient_steps": 1, "n_step": 5}
 PENDULUM = {
     # Rewards are dense and far from 0: look less far ahead, and take more and smaller steps.
     **QUICK,
@@ -147,7 +148,7 @@ CLAIMS = (
         150,
         250_000,
         seeds=(7000, 7001, 7002),
-        options={"buffer_size": 100_000, "gradient_steps": 2, "hidden": (256, 256), "n_step": 3},
+        options={**SQUARED, "buffer_size": 100_000, "gradient_steps": 2, "hidden": (256, 256), "n_step": 3},
         plan={"name": "multi_learner", "learners": 1},
     ),
     Claim("ddpg_pendulum", "ddpg", "Pendulum-v1", -200, 15_000),

@@ -22,6 +22,7 @@ DQN = {
     "target_period": 1_000,
     "learning_rate": 5e-4,
     "adam_epsilon": 0.01,
+    "huber": None,
     "max_gradient_norm": 10.0,
     "exploration": 0.3,
     "last_epsilon": 0.05,

@@ -65,6 +65,9 @@ CLAIMS = (
                 "batch_size": 64,
                 "buffer_size": 1_000_000,
                 "learning_starts": 1_000,
+                "target_period": 50,
+                "adam_epsilon": 0.01,
+                "huber": None,
                 "hidden": (64, 64),
             },
             "steps": 1_000_000,  # long enough for a checkpoint, and to fill the replay

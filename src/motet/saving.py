@@ -20,6 +20,8 @@ USUALLY = 30.0
 """Seconds between two checkpoints, unless saving takes long."""
 SHARE = 0.03
 """The part of the time that saving may take, unless somebody asks for an interval."""
+CARE = 2.0
+"""The next checkpoint is begun as if it took so many times longer than the last one."""
 
 
 @dataclass(frozen=True)
@@ -56,18 +58,28 @@ class Saving:
         self.every = math.ceil(interval.steps / steps) if interval.steps else None
         self.cutter = Cutter(reporter, self.is_due, self.save, meter.state, begun)
         self.cutter.every = self.every
-        self._last, self._next = begun, time.monotonic() + (interval.seconds or USUALLY)
+        self._last, self._asked, self._seen, self._gap = begun, 0.0, time.monotonic(), 0.0
+        self._next = time.monotonic() + (interval.seconds or USUALLY)
 
     def is_due(self, iteration: int) -> bool:
         if self.every is not None:
             return iteration // self.every > self._last // self.every
-        return time.monotonic() >= self._next and not self.saver.busy
+        now = time.monotonic()
+        self._seen, self._gap = now, now - self._seen
+        if now < self._next or self.saver.busy:
+            return False
+        self._asked = self._asked or now
+        return True
 
     def save(self, cut: RunCut) -> None:
         window = self.meter.episodes.mean(1)
         self.saver.save(cut.iteration, window, lambda: self._checkpoint(cut))
-        wait = self.interval.seconds or max(USUALLY, self.saver.seconds / SHARE)
-        self._last, self._next = cut.iteration, time.monotonic() + wait
+        now, wait = time.monotonic(), self.interval.seconds or max(USUALLY, self.saver.seconds / SHARE)
+        # Asking for the next one, taking and writing it must be over when the interval is: until then a kill loses all
+        # that came after this one.
+        taken = self._gap + (now - self._asked if self._asked else 0.0)
+        ahead = min(wait / 2, CARE * (taken + self.saver.seconds))
+        self._last, self._asked, self._next = cut.iteration, 0.0, now + wait - ahead
 
     def _checkpoint(self, cut: RunCut) -> tuple[dict[str, Any], Any]:
         told, arrays = pack(cut)

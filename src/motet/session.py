@@ -95,6 +95,7 @@ class Session:
         writers = [self.writer, Table(place), Events(place), Anatomy()] if self.writer else []
         writers += [EvaluationWriter(place)] if self.writer and self.wanted.evaluations.wanted else []
         self.following = Callbacks([*writers, Divergence(), *self.callbacks])
+        self.tracker = next((each for each in self.callbacks if isinstance(each, Tracker)), None)
         self.usage: Usage | None = None
         self.watch = Watch()
 
@@ -177,6 +178,7 @@ class Session:
             "seed": self.settings.seed,
             "resumes": self.settings.resumes,
             "iterations": self.graph.iterations,
+            "tracker": self.tracker.identity if self.tracker else None,
         }
         saver = Saver(run, self.interval.keep, self.start.scores if self.start else {}, self.following.checkpoint)
         return Saving(reporter, meter, saver, self.interval, about, begun)
@@ -199,13 +201,14 @@ class Session:
             "checkpoint_steps": interval.steps,
             "keep": interval.keep,
             **({"hosts": self.plan.hosts, "address": self.lead.address} if self.lead else {}),
-            "track": next((each.name for each in self.callbacks if isinstance(each, Tracker)), None),
+            "track": self.tracker.name if self.tracker else None,
             **self.wanted.told(),
         }
         told = (self.graph, self.plan, self.algorithm, self.settings.seed, self.steps, self.names, how, run_dir)
         evaluated = read_evaluations(start.run, start.iteration) if start else ()
         before = (start.iteration, start.history, evaluated) if start else (0, (), ())
-        return Beginning(*told, *before, notes=tuple(self.warnings))
+        tracked = start.told.get("tracker") if start else None
+        return Beginning(*told, *before, tracked=tracked, notes=tuple(self.warnings))
 
     def _result(self, outcome: Outcome, learner: Any, meter: Meter, start: float) -> Result:
         policy = Policy(self.algorithm, jax.device_get(self.algorithm.policy(learner)))

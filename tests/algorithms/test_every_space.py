@@ -133,7 +133,12 @@ def test_an_action_with_a_part_that_the_algorithm_cannot_choose_is_refused() -> 
         Narrow().bind(spec)
 
 
-@pytest.mark.parametrize("widths", [[64, 64], 64])
+def test_a_list_serves_as_well_as_a_tuple() -> None:
+    assert motet.PPO(hidden=[32, 16]) == motet.PPO(hidden=(32, 16))  # type: ignore[arg-type]
+    assert hash(motet.DQN(hidden=[32])) == hash(motet.DQN(hidden=(32,)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("widths", [[64, "64"], 64])
 def test_widths_that_are_no_tuple_are_named(widths: Any) -> None:
     with pytest.raises(motet.BadOption, match=r"hidden must be a tuple of whole numbers such as \(64, 64\), got"):
         motet.PPO(hidden=widths)

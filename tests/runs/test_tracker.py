@@ -14,7 +14,7 @@ import pytest
 
 import motet
 from motet.errors import Interrupted
-from motet.runs import tracker
+from motet.runs import checkpoints, tracker
 from tests.test_resume import StopAt
 
 TINY = motet.PPO(num_envs=4, num_steps=8, update_epochs=1, num_minibatches=2, hidden=(8,))
@@ -83,6 +83,32 @@ def test_a_resumed_run_goes_on_in_the_same_curves_and_tells_nothing_twice(
     assert all(how["resume"] == "allow" and how["config"]["options/num_envs"] == 4 for how in library.begun)
     assert len(library.begun) == len(library.finished) == 2
     assert json.loads((run / "config.json").read_text())["run"]["track"] == name
+
+
+@pytest.mark.parametrize("name", tracker.TRACKERS)
+def test_a_checkpoint_knows_the_run_of_the_tracker(name: str, library: Library, tmp_path: Path) -> None:
+    """So that curves go on where nothing is left but the checkpoint: not what was noted beside it."""
+    run = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        train(run, name, callbacks=[StopAt(3)])
+    noted = json.loads((run / "tracker.json").read_text())
+    (run / "tracker.json").unlink()
+    kept = checkpoints.read(checkpoints.all_of(run)[-1]).told["tracker"]
+    assert kept == {part: noted[part] for part in ("tracker", "project", "id", "name")}
+    motet.resume(run, progress=False)
+    ((rows),) = library.runs.values()
+    steps = [row["global_step"] for row in rows if "losses/loss" in row]
+    assert steps == list(range(32, STEPS + 1, 32))
+    assert json.loads((run / "tracker.json").read_text())["id"] == noted["id"]
+
+
+def test_another_tracker_begins_a_run_of_its_own(library: Library, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        train(run, "wandb", callbacks=[StopAt(3)])
+    (run / "tracker.json").unlink()
+    motet.resume(run, progress=False, track="trackio")
+    assert len(library.runs) == 2
 
 
 def test_a_tracker_that_fails_ends_no_training(library: Library, tmp_path: Path) -> None:

@@ -54,9 +54,9 @@ class DQN(Algorithm):
     """Environments that act side by side."""
     train_frequency: int = option(1, 1)
     """Steps of every environment between two trainings."""
-    gradient_steps: int = option(2, 1)
+    gradient_steps: int = option(4, 1)
     """Gradient steps in each training."""
-    batch_size: int = option(128, 1)
+    batch_size: int = option(64, 1)
     """Items drawn from the replay for a gradient step."""
     buffer_size: int = option(50_000, 1)
     """Items that the replay holds."""
@@ -64,11 +64,11 @@ class DQN(Algorithm):
     """Environment steps before the first training."""
     learning_rate: Rate = option(5e-4, above=0, code=RATE)
     """Step size of Adam. A number, or a schedule of optax or its name."""
-    adam_epsilon: float = option(0.01, above=0)
+    adam_epsilon: float = option(1e-8, above=0)
     """What Adam adds to the size of gradients: it damps the steps where gradients are tiny."""
     discount: float = option(0.99, 0, 1)
     """What a reward one step later is worth."""
-    target_period: int = option(50, 1)
+    target_period: int = option(250, 1)
     """Gradient steps between two copies of the network to the target network."""
     double: bool = True
     """Let the online network choose the action that the target network judges."""
@@ -94,6 +94,9 @@ class DQN(Algorithm):
     """The share of the run over which the share of random actions falls."""
     max_gradient_norm: float | None = option(10.0, above=0)
     """Longer gradients are scaled down to this norm; None: never."""
+    huber: float | None = option(1.0, above=0)
+    """Errors beyond this count in proportion and no longer squared, so that a rare large reward does not drown all
+    others; None: all are squared."""
     hidden: tuple[int, ...] = option((128, 128), 1)
     """Widths of the hidden layers. After convolutions there are none, unless other numbers join the
     images."""
@@ -176,9 +179,12 @@ class DQN(Algorithm):
         value = pick(self.values(params, steps.observation), steps.action)
         errors = value - jax.lax.stop_gradient(goal)
         weight = sample.weight if self.prioritised else 1.0
-        loss = jnp.mean(real(weight * errors**2 / 2, steps.valid))
+        loss = jnp.mean(real(weight * self.penalty(errors), steps.valid))
         # A step that never came back has nothing to learn from: without a priority it is not drawn again.
         return loss, ({"loss": loss, "value": jnp.mean(value)}, jnp.abs(real(errors, steps.valid)))
+
+    def penalty(self, errors: jax.Array) -> jax.Array:
+        return errors**2 / 2 if self.huber is None else optax.losses.huber_loss(errors, delta=self.huber)
 
     def apply(self, state: Learner, gradients: Any) -> Learner:
         changes, optimiser = self.optimiser.update(gradients, state.optimiser, state.params)

@@ -168,6 +168,9 @@ def check_ranges(algorithm: Algorithm) -> None:
     problems = []
     for each in fields(algorithm):
         value = getattr(algorithm, each.name)
+        if isinstance(value, list) and str(each.type).startswith("tuple"):  # as good, but an algorithm must not change
+            value = tuple(value)
+            object.__setattr__(algorithm, each.name, value)
         wants = [] if value is None else _unfit(algorithm, each, value)
         if wants:
             problems.append(f"{each.name} must be {' and '.join(wants)}, got {value!r}")

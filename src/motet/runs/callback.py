@@ -39,6 +39,8 @@ class Beginning:
     """The rows of the iterations before. Whoever has written others drops them."""
     evaluations: Sequence[Mapping[str, Any]] = ()
     """What evaluations of those iterations gave, as `Result.evaluations` has them."""
+    tracked: Mapping[str, Any] | None = None
+    """What the checkpoint, from which it goes on, says of the tracker that was told."""
     notes: Sequence[str] = ()
     """What whoever looks on should know: what will not be as it would have been without an interruption."""
 

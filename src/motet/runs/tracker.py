@@ -1,7 +1,8 @@
 """Curves in trackers, W&B and trackio, by one writer: under the names that TensorBoard's have, over environment steps.
 
-What a tracker calls the run is kept in the run's folder, so that a run that is taken up again goes on in the same
-curves. Trackers cannot forget: what they were told before an interruption is not told again.
+What a tracker calls the run is kept with every checkpoint, so that a run that is taken up again goes on in the same
+curves. Trackers cannot forget: what they were told before an interruption is noted in the run's folder, and not told
+again.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ PROJECT = "motet"
 NOTED = 1.0
 """Seconds after which it is noted what the tracker has been told."""
 NOBODY = "none"
+IDENTITY = ("tracker", "project", "id", "name")
+"""What a tracker knows a run by."""
 
 
 @dataclass(frozen=True)
@@ -123,13 +126,10 @@ class Tracker(Callback):
 
     def begin(self, run: Beginning) -> None:
         self._folder, self._steps = run.run_dir, run.first_step
-        self._told = self._known() or {
-            "tracker": self.name,
-            "project": os.environ.get(f"{self.name.upper()}_PROJECT") or PROJECT,
-            "id": secrets.token_hex(4),
-            "name": run.run_dir.name if run.run_dir else f"{run.names.algorithm}-{run.graph.environment}",
-            "rows": 0,
-            "evaluations": 0,
+        self._told = self._noted_before() or {
+            **(self._of_checkpoint(run.tracked) or self._new(run)),
+            "rows": self._steps,
+            "evaluations": self._steps,
         }
         self._before = {name: self._told[name] for name in ("rows", "evaluations")}
         config = {
@@ -182,12 +182,31 @@ class Tracker(Callback):
             self._trouble.append(f"{self.name} was not told everything: {described(error)}")
             self._run = None
 
-    def _known(self) -> dict[str, Any] | None:
+    @property
+    def identity(self) -> dict[str, str]:
+        """What the tracker calls the run: what a checkpoint keeps."""
+        return {name: self._told[name] for name in IDENTITY}
+
+    def _new(self, run: Beginning) -> dict[str, str]:
+        return {
+            "tracker": self.name,
+            "project": os.environ.get(f"{self.name.upper()}_PROJECT") or PROJECT,
+            "id": secrets.token_hex(4),
+            "name": run.run_dir.name if run.run_dir else f"{run.names.algorithm}-{run.graph.environment}",
+        }
+
+    def _of_checkpoint(self, told: Any) -> dict[str, str] | None:
+        """What the checkpoint that a run is taken up from says of the same tracker: all there is, if the folder has
+        lost what was noted, or if the checkpoint was brought to another one."""
+        whole = isinstance(told, dict) and all(isinstance(told.get(name), str) for name in IDENTITY)
+        return {name: told[name] for name in IDENTITY} if whole and told["tracker"] == self.name else None
+
+    def _noted_before(self) -> dict[str, Any] | None:
         """What was noted of a run that is taken up again with the same tracker."""
         if self._folder is None or not (self._folder / TRACKER).is_file():
             return None
         told = read_json(self._folder / TRACKER)
-        kinds = {"tracker": str, "project": str, "id": str, "name": str, "rows": int, "evaluations": int}
+        kinds = {**dict.fromkeys(IDENTITY, str), "rows": int, "evaluations": int}
         if not isinstance(told, dict) or any(not isinstance(told.get(name), kind) for name, kind in kinds.items()):
             raise Damaged(f"{self._folder / TRACKER} is damaged: it does not say which run of a tracker this is.")
         return {name: told[name] for name in kinds} if told["tracker"] == self.name else None

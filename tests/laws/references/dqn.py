@@ -42,6 +42,7 @@ class Settings:
     last_epsilon: float
     exploration: float
     max_gradient_norm: float
+    huber: float
     hidden: tuple[int, ...]
 
 
@@ -88,7 +89,8 @@ class Reference:
     def update(self, params: Any, target: Any, optimiser: Any, items: Items, weight: Any) -> tuple[Any, Any, Any]:
         def loss(params: Any) -> tuple[jax.Array, jax.Array]:
             errors = self.errors(params, target, items)
-            return jnp.mean(weight * errors**2 / 2), errors
+            within = jnp.clip(jnp.abs(errors), max=self.settings.huber)
+            return jnp.mean(weight * (within**2 / 2 + within * (jnp.abs(errors) - within))), errors
 
         gradient, errors = jax.grad(loss, has_aux=True)(params)
         changes, optimiser = self.adam.update(gradient, optimiser, params)
