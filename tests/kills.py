@@ -176,15 +176,19 @@ class Run:
         """Go on, and kill it somewhere in that phase -> in which phase it was; None: it came to its end."""
         errors = self.place.with_suffix(".errors")
         child = forked(self.command(), self.board, errors, not checkpoints.all_of(self.place))
-        deadline, moment = time.monotonic() + PATIENCE, None
+        deadline, moment, before = time.monotonic() + PATIENCE, None, None
+        passed = chance.randrange(3) if phase in (SAVING_NOW, REMOVING) else 0  # whole intervals lie between them
         while True:
             found, status = os.waitpid(child, os.WNOHANG)
             if found:
                 break
             now, here = time.monotonic(), self.board.phase
-            if phase is not None and moment is None and here == phase:
+            passed -= before == phase != here
+            before = here
+            if phase is not None and moment is None and here == phase and passed <= 0:
                 moment = now + chance.random() * took[phase]
-            if moment is not None and (now >= moment or here != phase):
+            left = here != phase and phase != TRAINING  # which goes on around what is saved
+            if moment is not None and (now >= moment or left):
                 self.lost = self.board.lost(time.monotonic())
                 os.kill(child, signal.SIGKILL)
                 _, status = os.waitpid(child, 0)
@@ -285,6 +289,8 @@ def killed_to_the_end(run: Run, left: int, count: Count, chance: random.Random, 
         )
         if wrong:
             raise SystemExit(1)
+        if (run.place / "policy.safetensors").exists():
+            return  # it had come to its end: what was killed was on its way out
 
 
 def imported() -> None:
@@ -303,7 +309,7 @@ def imported() -> None:
 def main(wanted: int, report: Path | None = None) -> int:
     imported()
     began, chance, count, seed = time.monotonic(), random.Random(0), Count(), 0
-    took = {STARTING: 1.5, RESUMING: 1.5, TRAINING: 0.25, SAVING_NOW: 0.02, REMOVING: 0.005}
+    took = {STARTING: 1.5, RESUMING: 1.5, TRAINING: 2.5 * INTERVAL, SAVING_NOW: 0.02, REMOVING: 0.005}
     with tempfile.TemporaryDirectory() as base:
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", f"{base}/programs")
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")

@@ -404,3 +404,16 @@ def test_halves_of_checkpoints_are_removed_when_a_run_goes_on(tmp_path: Path) ->
     assert [int(path.name) for path in checkpoints.all_of(tmp_path)] == [1, 2, 3]
     checkpoints.forget_after(tmp_path, 2)
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["0000000001", "0000000002"]
+
+
+@pytest.mark.parametrize("plan", [motet.anakin(), motet.coarse(2, lag=1)], ids=["anakin", "coarse"])
+def test_a_run_that_was_killed_between_its_last_checkpoint_and_its_policy_gets_it(plan: Any, tmp_path: Path) -> None:
+    algorithm = motet.PPO(num_envs=4, num_steps=8, update_epochs=1, num_minibatches=2, hidden=(8,))
+    motet.train(algorithm, "CartPole-v1", plan, total_timesteps=160, run_dir=tmp_path / "run", progress=False)
+    policy, rows = tmp_path / "run/policy.safetensors", tmp_path / "run/metrics.jsonl"
+    before = policy.read_bytes(), rows.read_text()
+    policy.unlink()
+    assert motet.resume(tmp_path / "run", progress=False).steps == 160
+    assert (policy.read_bytes(), rows.read_text()) == before
+    with pytest.raises(motet.BadOption, match="nothing left to do"):
+        motet.resume(tmp_path / "run", progress=False)

@@ -128,7 +128,8 @@ def _graph(opened: Opened, begun: int, algorithm: Algorithm, env: Any, plan: Pla
         graph = trace(algorithm, env, iterations=opened.number("iterations"), cuts=plan.cuts())
     else:
         graph = trace(algorithm, env, total_timesteps=total, cuts=plan.cuts())
-    if graph.iterations <= begun:
+    # A run that was killed when its last checkpoint was written, but not its policy, still has that to do.
+    if graph.iterations < begun or (graph.iterations == begun and (opened.path / "policy.safetensors").exists()):
         steps = graph.prefill_steps + begun * graph.steps_per_iteration
         raise BadOption(
             f"{opened.path} has taken {steps:,} steps already, and so there is nothing left to do. To go on, give "
