@@ -20,6 +20,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from motet import bounds
 from motet.engine import adopt, cut, threads
 from motet.engine.assemble import Assembly, assemble
 from motet.engine.conditions import conditions
@@ -69,6 +70,7 @@ class Host:
         self.post: Post | None = None
         self.reporter: Reporter | None = None
         self.assembly: Assembly | None = None
+        self.env: Any = None
         self.gate: Gate | None = None
         self.thread: threading.Thread | None = None
         self._events: deque[Event] = deque()
@@ -94,7 +96,7 @@ class Host:
         """Trace and assemble what lies here -> the loop's fingerprint, the devices, and where to send messages."""
         self.index = index
         self._events.clear()
-        task = tasks.unpack(packed)
+        self.env = (task := tasks.unpack(packed)).env
         for name, value in task.configuration.items():
             if jax.config.values.get(name) != value:
                 jax.config.update(name, value)
@@ -218,7 +220,9 @@ class Host:
             if reporter.guard is not None:
                 for each in assembly.performers:
                     reporter.guard.look(reporter.until, each.worker.variables, force=True)
-            self.tell("ended", self._ended(outcome(assembly, reporter.until)))
+            ended = self._ended(outcome(assembly, reporter.until))
+            assembly.close()  # environments say what they have counted when they are closed
+            self.tell("ended", (replace(ended[0], outside=bounds.take(self.env)), ended[1]))
         except Stopped:
             self.tell("stopped")
         except BaseException as error:
