@@ -31,6 +31,7 @@ from motet.engine.hosts.crossing import Crossings
 from motet.engine.hosts.failure import Failure
 from motet.engine.hosts.gate import Gate
 from motet.engine.hosts.post import Keys, Post
+from motet.engine.hosts.showing import Showing
 from motet.engine.packing import pack, unpack
 from motet.engine.place import devices_for
 from motet.engine.run import Outcome, Reporter, outcome
@@ -72,6 +73,7 @@ class Host:
         self.assembly: Assembly | None = None
         self.env: Any = None
         self.gate: Gate | None = None
+        self.showing: Showing | None = None
         self.thread: threading.Thread | None = None
         self._events: deque[Event] = deque()
         self._changed = threading.Condition()
@@ -105,7 +107,8 @@ class Host:
         self.reporter = Reporter(graph, plan, _Unseen())
         self.gate = Gate(self.reporter, self._share)
         self.gate.final = final
-        self.reporter.visitors = [self.gate]
+        self.showing = Showing(self.reporter, lambda *shown: self.tell("shown", *self._learner(*shown)))
+        self.reporter.visitors = [self.showing, self.gate]
         devices = devices_for(plan)
         found = {platform: len(each) for platform, each in devices.items()}
         told = {"fingerprint": fingerprint(graph), "devices": found, "address": ""}
@@ -116,8 +119,8 @@ class Host:
         return {**told, "address": self.post.address}
 
     def _assemble(self, graph: Graph, plan: Plan, devices: Mapping[str, Any], task: tasks.Task, post: Post) -> None:
-        assert self.reporter is not None and self.gate is not None
-        reporter = self.reporter
+        assert self.reporter is not None and self.gate is not None and self.showing is not None
+        reporter, showing = self.reporter, self.showing
         self.assembly = assembly = assemble(
             graph,
             plan,
@@ -132,12 +135,24 @@ class Host:
         reporter.collector = self  # type: ignore[assignment]
         reporter.rows = self._rows  # type: ignore[method-assign]
         if assembly.performers and assembly.whole:
-            self.gate.ahead = lambda: assembly.performers[0].ahead
+            self.gate.ahead = lambda: showing.within(reporter.meeting.farthest, assembly.performers[0].ahead)
 
     @_told
-    def begin(self, number: int, addresses: Mapping[int, str], start: Packed | None, exact: bool, until: int) -> None:
-        """As generation `number`, go on from a cut, or begin, and run to the end of iteration `until` - 1."""
+    def begin(
+        self,
+        number: int,
+        addresses: Mapping[int, str],
+        start: Packed | None,
+        exact: bool,
+        until: int,
+        every: int | None,
+        reach: int | None,
+    ) -> None:
+        """As generation `number`, go on from a cut, or begin, and run to the end of iteration `until` - 1. Show the
+        learner state `every` so many iterations, and wait with it after `reach` ones."""
         assert self.post is not None and self.assembly is not None and self.reporter is not None
+        assert self.showing is not None
+        self.showing.every, self.showing.reach = every, reach
         self.post.connect(number, {host: each for host, each in addresses.items() if host != self.index})
         group.greet(dict.fromkeys(each.home.place for each in self.assembly.performers if each.home.spans))
         if start is not None:
@@ -165,6 +180,16 @@ class Host:
         assert self.gate is not None
         self.gate.release(cut, until)
 
+    @_told
+    def show(self) -> None:
+        assert self.showing is not None
+        self.showing.ask()
+
+    @_told
+    def allow(self, reach: int | None) -> None:
+        assert self.showing is not None
+        self.showing.allow(reach)
+
     def doing(self) -> dict[str, str]:
         """What each worker does now."""
         return dict(self.assembly.supervisor.doing) if self.assembly else {}
@@ -175,8 +200,13 @@ class Host:
         guard = self.reporter.guard if self.reporter else None
         if guard is None or guard.good is None:
             return None
-        iteration, leaves = guard.good
-        return iteration, pack(RunCut(iteration, {"good": Share("good", "", 0, {guard.roles.learner: leaves})}))
+        return self._learner(*guard.good)
+
+    def _learner(self, iteration: int, leaves: tuple[Any, ...]) -> tuple[int, Packed]:
+        """The learner state after so many iterations, to be sent."""
+        assert self.reporter is not None
+        share = Share("learner", "", 0, {self.reporter.graph.roles.learner: leaves})
+        return iteration, pack(RunCut(iteration, {"learner": share}))
 
     def stop(self) -> None:
         """End, wherever it is."""
