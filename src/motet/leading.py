@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from motet import bounds
 from motet.engine.cut import RunCut
 from motet.engine.hosts.cluster import Cluster
 from motet.engine.run import Mode, Outcome, Reporter
@@ -77,7 +78,7 @@ class Leader:
 
         workers = sum(members(session.plan, name) for name in session.plan.fragments)
         return Driver(
-            Task.of(self.algorithm, session.env, session.plan, session.graph, session.settings),
+            Task.of(self.algorithm, session.env, session.plan, session.graph, session.settings, bounds.take),
             session.plan,
             self.launcher,
             reporter,

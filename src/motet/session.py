@@ -224,7 +224,7 @@ class Session:
             accounts=outcome.accounts,
             timeline=outcome.timeline,
             run_dir=self.writer.path if self.writer else None,
-            outside=bounds.take(self.env) + outcome.outside + self.watch.outside,
+            outside=sum(outcome.left, bounds.take(self.env)) + self.watch.outside,
             evaluations=self.watch.evaluations,
             best=self.watch.best,
             stopped=self.watch.stopped,

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motet.bounds import Outside
 from motet.engine import serial, threads
 from motet.engine.assemble import Assembly, Programs, Settings, assemble
 from motet.engine.guard import Guard
@@ -82,8 +81,8 @@ class Outcome:
     compile_seconds: float
     timeline: tuple[Lane, ...] = ()
     """What each replica did in a few early iterations."""
-    outside: Outside = Outside()
-    """What environments of other processes observed out of bounds; those of this one keep count themselves."""
+    left: tuple[Any, ...] = ()
+    """What the environments of other processes had to tell when they were closed, for whoever asked (`Task.tells`)."""
 
 
 @dataclass

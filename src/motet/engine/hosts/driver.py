@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from motet.bounds import Outside
 from motet.engine.cut import RunCut
 from motet.engine.hosts.cuts import Cuts
 from motet.engine.hosts.generation import Generation
@@ -185,7 +184,7 @@ class Driver:
             tuple(account for outcome in outcomes for account in outcome.accounts),
             max(outcome.compile_seconds for outcome in outcomes),
             tuple(lane for outcome in outcomes for lane in outcome.timeline),
-            sum((outcome.outside for outcome in outcomes), Outside()),
+            tuple(left for outcome in outcomes for left in outcome.left),
         )
 
 

@@ -20,7 +20,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from motet import bounds
 from motet.engine import adopt, cut, threads
 from motet.engine.assemble import Assembly, assemble
 from motet.engine.conditions import conditions
@@ -71,7 +70,7 @@ class Host:
         self.post: Post | None = None
         self.reporter: Reporter | None = None
         self.assembly: Assembly | None = None
-        self.env: Any = None
+        self.task: tasks.Task | None = None
         self.gate: Gate | None = None
         self.showing: Showing | None = None
         self.thread: threading.Thread | None = None
@@ -98,7 +97,7 @@ class Host:
         """Trace and assemble what lies here -> the loop's fingerprint, the devices, and where to send messages."""
         self.index = index
         self._events.clear()
-        self.env = (task := tasks.unpack(packed)).env
+        self.task = task = tasks.unpack(packed)
         for name, value in task.configuration.items():
             if jax.config.values.get(name) != value:
                 jax.config.update(name, value)
@@ -241,8 +240,8 @@ class Host:
         self.tell("share", iteration, pack(RunCut(iteration, {share.worker: share})), seconds)
 
     def _run(self) -> None:
-        assert self.assembly is not None and self.reporter is not None
-        assembly, reporter = self.assembly, self.reporter
+        assert self.assembly is not None and self.reporter is not None and self.task is not None
+        assembly, reporter, task = self.assembly, self.reporter, self.task
         threading.Thread(target=self._watch, args=(assembly,), name="motet host's watch", daemon=True).start()
         try:
             if assembly.performers:
@@ -252,7 +251,7 @@ class Host:
                     reporter.guard.look(reporter.until, each.worker.variables, force=True)
             ended = self._ended(outcome(assembly, reporter.until))
             assembly.close()  # environments say what they have counted when they are closed
-            self.tell("ended", (replace(ended[0], outside=bounds.take(self.env)), ended[1]))
+            self.tell("ended", (replace(ended[0], left=(task.tells(task.env),)), ended[1]))
         except Stopped:
             self.tell("stopped")
         except BaseException as error:
