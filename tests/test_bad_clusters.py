@@ -59,7 +59,6 @@ def test_a_cluster_that_cannot_be_is_refused(options: dict[str, Any], said: str)
         (motet.anakin(), {"cluster": motet.Cluster(hosts=2)}, "nothing lies on host 1"),
         (motet.coarse(2, learners=3), {"cluster": motet.Cluster(hosts=2)}, "3 shards do not divide by 2 hosts"),
         (motet.coarse(2), {"cluster": motet.Cluster(hosts=2), "mode": "serial"}, "in one thread"),
-        (motet.coarse(2), {"cluster": motet.Cluster(hosts=2), "eval_steps": 100}, "not possible over hosts yet"),
     ],
 )
 def test_a_plan_that_does_not_fit_its_cluster_is_refused(plan: Any, options: dict[str, Any], said: str) -> None:

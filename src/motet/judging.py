@@ -87,7 +87,7 @@ class Judge:
         self.env = _own(env)
         self.workers = max(fragment.workers for fragment in plan.fragments.values())
         self.every = math.ceil(wanted.steps / graph.steps_per_iteration) if wanted.steps else None
-        self.owner = _owner(graph, plan)
+        self.owner = plan.learner(graph)
         self.on_evaluation, self.at_once, self.best_score = on_evaluation, at_once, best
         self.rows: list[dict[str, Any]] = []
         """What all evaluations gave."""
@@ -112,10 +112,32 @@ class Judge:
         if worker.fragment != self.owner or worker.index or not self._is_due(done.iteration):
             return
         self.wait()
-        learner = self.graph.variables[self.graph.roles.learner].unpack(worker.variables[self.graph.roles.learner])
-        self._begin(done.iteration, self.algorithm.policy(learner))
+        self.begin(done.iteration, worker.variables[self.graph.roles.learner])
         if self.at_once:
             self.wait()
+
+    def begin(self, iteration: int, leaves: tuple[Any, ...]) -> None:
+        """Evaluate the learner state after so many iterations, while no other evaluation is under way."""
+        learner = self.graph.variables[self.graph.roles.learner].unpack(leaves)
+        self._begin(iteration, self.algorithm.policy(learner))
+
+    @property
+    def busy(self) -> bool:
+        """Whether an evaluation is under way."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def is_time(self) -> bool:
+        """Whether evaluations come at times, and it is time for one."""
+        return self.every is None and not self.busy and time.monotonic() >= self._next
+
+    def reach(self) -> int | None:
+        """After how many iterations a learner that no visit holds up must wait for now; None: it need not.
+
+        That is where the next evaluation is due, or with `at_once` where this one is of."""
+        if self.every is None:
+            return None
+        return (self._last // self.every + (not self.busy) + (not self.at_once)) * self.every
 
     def finish(self, iteration: int, learner: Any) -> None:
         """The run is over: evaluate what came of it, if that has not been, and wait for all that is under way."""
@@ -189,12 +211,6 @@ class Judge:
         except MotetError as error:
             self._trouble.append(f"an evaluation failed: {described(error)}")
             return None
-
-
-def _owner(graph: Graph, plan: Plan) -> str:
-    """The fragment that learns."""
-    homes = plan.homes(graph)
-    return next(homes[node.name] for node in reversed(graph.nodes()) if graph.roles.learner in node.writes)
 
 
 def _own(env: Any) -> Any:

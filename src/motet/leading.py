@@ -7,17 +7,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from motet import bounds
 from motet.engine.cut import RunCut
 from motet.engine.hosts.cluster import Cluster
 from motet.engine.run import Mode, Outcome, Reporter
 from motet.errors import BadOption
 from motet.flow.algorithm import Algorithm
 from motet.interruption import stopping
+from motet.onlooking import Onlooking
 from motet.plan.hosts import members, over
 from motet.plan.plan import Plan
 from motet.runs import checkpoints
 from motet.runs.metrics import Meter
-from motet.watching import Wanted
 
 if TYPE_CHECKING:
     from motet.engine.hosts.driver import Recovery
@@ -48,9 +49,11 @@ class Leader:
         if session.start is not None:
             session.start.tell(meter)
             checkpoints.forget_after(session.start.run, session.start.iteration)
+        driver.onlooker = onlooking = Onlooking(session.watched(reporter, meter), driver.begun)
         try:
             with stopping(driver.stop if saving else lambda: False, session.following.status) as caught:
                 outcome = driver.run(session.graph.iterations)
+            onlooking.finish()
             return outcome, caught.signal
         finally:
             session.warnings += [_told(each) for each in self.recoveries]
@@ -75,7 +78,7 @@ class Leader:
 
         workers = sum(members(session.plan, name) for name in session.plan.fragments)
         return Driver(
-            Task.of(self.algorithm, session.env, session.plan, session.graph, session.settings),
+            Task.of(self.algorithm, session.env, session.plan, session.graph, session.settings, bounds.take),
             session.plan,
             self.launcher,
             reporter,
@@ -100,15 +103,10 @@ def _told(recovery: Recovery) -> str:
     return f"{recovery.cause}; the run went on from {where}, {recovery.seconds:.1f} s later"
 
 
-def check(mode: Mode, wanted: Wanted) -> None:
+def check(mode: Mode) -> None:
     """Refuse what a run over hosts cannot do."""
     if mode == "serial":
         raise BadOption("mode='serial' (--serial) runs everything in one thread, and a cluster has several processes.")
-    if wanted.evaluations.wanted or wanted.stop_when is not None:
-        raise BadOption(
-            "Evaluations during training and stop_when are not possible over hosts yet: evaluate when it is over, with "
-            "`motet evaluate`."
-        )
 
 
 def spread(plan: Plan, cluster: Cluster | None) -> Plan:

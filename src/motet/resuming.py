@@ -99,7 +99,7 @@ def resume(
         wanted = wanted if stop_when is None else replace(wanted, stop_when=stop_when)
         wanted.check(graph)
         if cluster is not None:
-            check_leading(mode, wanted)
+            check_leading(mode)
         with leading(cluster, made) as lead:
             how = (path, command, told, mode, interval, wanted, found, anew, lead)
             return Session.of(graph, chosen, made, task, settings, *how).run(devices)

@@ -118,36 +118,38 @@ class Session:
         self.following.begin(self._beginning())
         reporter = Reporter(self.graph, self.plan, meter)
         meter.use(reporter.columns.names, reporter.columns.every)
-        if self.lead is None:
-            outcome, learner, caught = self._train_here(meter, reporter, devices)
-        else:
-            outcome, caught = self.lead(self, reporter, meter)
+        try:
+            if self.lead is None:
+                outcome, caught = self._train_here(reporter, meter, devices)
+            else:
+                outcome, caught = self.lead(self, reporter, meter)
             learner = gather(self.graph, outcome, self.graph.roles.learner)
+            self.watch.finish(outcome.iterations, learner, interrupted=caught is not None)
+        except BaseException:
+            self.watch.leave()
+            raise
         meter.finish()
         result = self._result(outcome, learner, meter, start)
         if caught is not None and outcome.iterations < self.graph.iterations:
             raise Interrupted(caught, result)
         return result
 
-    def _train_here(self, meter: Meter, reporter: Reporter, devices: Any) -> tuple[Outcome, Any, int | None]:
-        """In this process -> what came of it, the learner state, and the signal that ended it, if one did."""
+    def _train_here(self, reporter: Reporter, meter: Meter, devices: Any) -> tuple[Outcome, int | None]:
+        """In this process -> what came of it, and the signal that ended it, if one did."""
         assembly = prepare(self.graph, self.plan, devices, reporter, self.settings)
         self.usage = Usage(assembly)
         if self.start is not None:
             self.start.load(assembly, meter)
             checkpoints.forget_after(self.start.run, self.start.iteration)
+        reporter.visitors = [*reporter.visitors, *self.watched(reporter, meter).visitors]
+        return self._drive(assembly, reporter, meter)
+
+    def watched(self, reporter: Reporter, meter: Meter) -> Watch:
+        """Begin to watch a run that has been put where it begins."""
         self.watch = watching(self, reporter, self.start.iteration if self.start else 0)
         for row in meter.history:  # of before, if the run goes on: what it was to stop for may be among them
             self.watch.row(row)
-        reporter.visitors = [*reporter.visitors, *self.watch.visitors]
-        try:
-            outcome, caught = self._drive(assembly, reporter, meter)
-            learner = gather(self.graph, outcome, self.graph.roles.learner)
-            self.watch.finish(outcome.iterations, learner, interrupted=caught is not None)
-        except BaseException:
-            self.watch.leave()
-            raise
-        return outcome, learner, caught
+        return self.watch
 
     def _drive(self, assembly: Assembly, reporter: Reporter, meter: Meter) -> tuple[Outcome, int | None]:
         """Run to the end, and save on the way -> what came of it, and the signal that ended it, if one did."""
@@ -225,7 +227,7 @@ class Session:
             accounts=outcome.accounts,
             timeline=outcome.timeline,
             run_dir=self.writer.path if self.writer else None,
-            outside=bounds.take(self.env) + self.watch.outside,
+            outside=sum(outcome.left, bounds.take(self.env)) + self.watch.outside,
             evaluations=self.watch.evaluations,
             best=self.watch.best,
             stopped=self.watch.stopped,

@@ -86,6 +86,8 @@ class Stopper:
         parts = sum(fragment.replicas for fragment in plan.fragments.values())
         self.ahead = 0 if parts == 1 else len(plan.fragments) + sum(lags)
         """How many iterations any worker can be before any other."""
+        self.repeats = len(lags) == len(plan.links)
+        """Whether that is all: who takes the latest value may be anywhere."""
         self.evaluated: dict[str, float] = {}
         self.row_before: Row = {}
         self.met_at: int | None = None
@@ -109,13 +111,27 @@ class Stopper:
             self.met_at = iteration
 
     def visit(self, performer: Performer, done: Done) -> None:
-        if self.met_at is None or self.target is not None:
+        if self.end is None or self.target is not None:
             return
         with self.reporter.meeting.lock:
             if self.target is None:
-                wanted = math.ceil((self.met_at + self.ahead) / self.every) * self.every
-                self.target = max(wanted, self.reporter.meeting.soonest(performer.worker.name))
+                self.target = max(self.end, self.reporter.meeting.soonest(performer.worker.name))
                 self.reporter.end_at(self.target)
+
+    @property
+    def end(self) -> int | None:
+        """After how many iterations the run is to end, if the condition was met."""
+        return None if self.met_at is None else self._end_for(self.met_at)
+
+    def reach(self, told: int) -> int | None:
+        """After how many iterations a learner must wait that is not here, while rows of `told` ones are known; None: it
+        need not. Then nobody has passed the end when the next row meets the condition."""
+        if not self.repeats:
+            return None
+        return self._end_for(told + 1 if self.met_at is None else self.met_at) - self.ahead
+
+    def _end_for(self, iteration: int) -> int:
+        return math.ceil((iteration + self.ahead) / self.every) * self.every
 
     @property
     def reason(self) -> str:

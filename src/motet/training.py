@@ -122,7 +122,7 @@ def train(
         wanted.check(graph)
         told = [*told, foretold] if foretold else told
         if cluster is not None:
-            check_leading(mode, wanted)
+            check_leading(mode)
         with leading(cluster, algorithm) as lead:
             how = (run_dir, command, told, mode, interval, wanted, None, "", lead)
             result = Session.of(graph, chosen, algorithm, env, settings, *how).run(devices)

@@ -81,6 +81,8 @@ class Outcome:
     compile_seconds: float
     timeline: tuple[Lane, ...] = ()
     """What each replica did in a few early iterations."""
+    left: tuple[Any, ...] = ()
+    """What the environments of other processes had to tell when they were closed, for whoever asked (`Task.tells`)."""
 
 
 @dataclass

@@ -111,6 +111,11 @@ class Plan:
         sites = {site: found[0] for site, found in self.claims(graph).items() if found}
         return {node.name: sites[node.site] for node in graph.nodes()}
 
+    def learner(self, graph: Graph) -> str:
+        """The fragment that learns; empty, if the loop has no learner."""
+        homes, state = self.homes(graph), graph.roles.learner
+        return next((homes[node.name] for node in reversed(graph.nodes()) if state in node.writes), "")
+
     def claims(self, graph: Graph) -> dict[str, list[str]]:
         """Site -> every fragment that claims it: by name before kind, by kind before "*"."""
         claims: dict[str, list[str]] = {}

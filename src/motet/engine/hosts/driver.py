@@ -15,6 +15,7 @@ import numpy as np
 from motet.engine.cut import RunCut
 from motet.engine.hosts.cuts import Cuts
 from motet.engine.hosts.generation import Generation
+from motet.engine.hosts.onlooker import Nobody, Onlooker
 from motet.engine.hosts.post import Keys
 from motet.engine.hosts.reach import Launcher, Lost
 from motet.engine.hosts.task import Task
@@ -78,6 +79,8 @@ class Driver:
     on_usage: Callable[[Mapping[str, float]], None] = lambda usage: None
     wants_cut: Callable[[int], bool] = lambda iteration: False
     """Whether somebody else wants a cut, after so many iterations."""
+    onlooker: Onlooker = field(default_factory=Nobody)
+    """Who looks at the learner state, and may end the run."""
 
     def __post_init__(self) -> None:
         self.keys, self.packed = Keys.new(), self.task.pack()
@@ -87,7 +90,8 @@ class Driver:
         """Why a host was lost last, and when, while that is not survived."""
         self.usage: dict[int, Mapping[str, float]] = {}
         """What each host has told of its parts last."""
-        self.stopping = False
+        self.stopping = self.ending = False
+        """Whether somebody wants to stop the run, and whether all have agreed where it ends."""
         self.told = self.begun = self.start.iteration if self.start else 0
         """Metrics of so many iterations have been told."""
         self.collector = self._collector()
@@ -123,6 +127,10 @@ class Driver:
     def cut(self) -> RunCut | None:
         """What all go on from."""
         return self.cuts.last or self.start
+
+    def reach(self) -> int | None:
+        """After how many iterations the learner must wait for now; None: it need not, as when all know the end."""
+        return None if self.ending else self.onlooker.reach(self.told)
 
     def rows(self, first: int, rows: np.ndarray) -> None:
         """Tell what is new: what is computed once more after a loss has been told before."""
@@ -176,6 +184,7 @@ class Driver:
             tuple(account for outcome in outcomes for account in outcome.accounts),
             max(outcome.compile_seconds for outcome in outcomes),
             tuple(lane for outcome in outcomes for lane in outcome.timeline),
+            tuple(left for outcome in outcomes for left in outcome.left),
         )
 
 

@@ -36,6 +36,10 @@ class Generation:
         self.ended: dict[int, tuple[Outcome, RunCut]] = {}
         self.about: dict[int, Mapping[str, Any]] = {}
         self.hosts: Hosts
+        self.asked = False
+        """Whether the learner was asked to show its state, and has not done so yet."""
+        self.reach = driver.reach()
+        """How far the learner was allowed to go."""
 
     def cause(self, lost: Lost) -> str:
         """Which host was lost, and why."""
@@ -63,8 +67,8 @@ class Generation:
         found = dict(enumerate(ask_all(hosts, asked, "prepare", patience.start, pulse)))
         check_alike(driver, found)
         addresses = {host: each["address"] for host, each in found.items()}
-        until = driver.reporter.until
-        starts = [(self.number, addresses, self._start(host), self._is_exact, until) for host in everyone]
+        ahead = driver.reporter.until, driver.onlooker.every, self.reach
+        starts = [(self.number, addresses, self._start(host), self._is_exact, *ahead) for host in everyone]
         ask_all(hosts, starts, "begin", patience.start, pulse)
 
     def _meet(self) -> None:
@@ -111,6 +115,7 @@ class Generation:
                 elif time.monotonic() - since > POLL + self.driver.patience.heartbeat:
                     raise Lost(host, f"has not answered for {self.driver.patience.heartbeat:g} s")
             self._agree()
+            self._look()
         return self.ended
 
     def _poll(self, host: int) -> tuple[Any, float]:
@@ -128,6 +133,10 @@ class Generation:
             iteration, packed, seconds = told
             for share in unpack(*packed).shares.values():
                 driver.cuts.add(iteration, share, seconds)
+        elif what == "shown":
+            iteration, packed = told
+            self.asked = False
+            driver.onlooker.look(iteration, self._learner(unpack(*packed)))
         elif what == "usage":
             driver.usage[host] = told[0]
             driver.on_usage(merged_usage(driver.usage))
@@ -149,9 +158,12 @@ class Generation:
             found = ask_all(self.hosts, [()] * self.plan.hosts, "good", self.driver.patience.heartbeat)
         except Lost:
             return None
-        kept = [(iteration, unpack(*packed)) for iteration, packed in filter(None, found)]
-        learner = self.driver.reporter.graph.roles.learner
-        return next(((iteration, cut.shares["good"].variables[learner]) for iteration, cut in kept), None)
+        return next(((iteration, self._learner(unpack(*packed))) for iteration, packed in filter(None, found)), None)
+
+    def _learner(self, cut: RunCut) -> tuple[np.ndarray, ...]:
+        """The learner state, of a cut that holds nothing else."""
+        (share,) = cut.shares.values()
+        return share.variables[self.driver.reporter.graph.roles.learner]
 
     def _failed(self, host: int, failure: Failure) -> BaseException:
         doing: dict[int, Any] = {}
@@ -167,23 +179,62 @@ class Generation:
             return Diverged(str(error), error.iteration, self._good())
         return error
 
+    def _look(self) -> None:
+        """Let whoever looks on do so, and the learner go as far as that lets it."""
+        driver, onlooker = self.driver, self.driver.onlooker
+        onlooker.turn(driver.told)
+        if onlooker.asks() and not self.asked:
+            self.asked = True
+            self._tell_all("show")
+        if (reach := driver.reach()) != self.reach:
+            self.reach = reach
+            self._tell_all("allow", reach)
+
     def _agree(self) -> None:
         """Take a cut if one is due, or end the run if somebody wants it to, where no worker has been yet."""
-        driver, end = self.driver, self.driver.stopping
-        wanted = driver.cuts.due or end or (not driver.cuts.waiting and driver.wants_cut(driver.told))
-        if not wanted or self.ended or (driver.cuts.waiting and not end) or driver.told <= driver.begun:
+        driver = self.driver
+        wanted, begun = None if driver.ending else driver.onlooker.end(), driver.told > driver.begun
+        if wanted is not None:
+            self._end(wanted)
+            driver.onlooker.ended(driver.reporter.until)
+        elif driver.stopping and begun:
+            self._end()
+        elif begun and not driver.cuts.waiting and (driver.cuts.due or driver.wants_cut(driver.told)):
+            self._cut()
+
+    def _cut(self) -> None:
+        driver, began = self.driver, time.monotonic()
+        if self.ended:
             return
-        began, nobody = time.monotonic(), [()] * self.plan.hosts
-        farthest = max(ask_all(self.hosts, nobody, "hold", driver.patience.heartbeat))
-        until = driver.reporter.until
-        agreed = (farthest, farthest if end else None) if farthest < until else (None, None)
-        ask_all(self.hosts, [agreed] * self.plan.hosts, "release", driver.patience.heartbeat)
-        if farthest >= until:
-            driver.cuts.forget()  # that is the end, where everybody will be seen anyway
-            return
-        if end:
-            driver.reporter.until, driver.stopping = farthest, False
-        driver.cuts.agreed(farthest, time.monotonic() - began)
+        farthest = self._hold()
+        is_late = farthest >= driver.reporter.until  # that is the end, where everybody will be seen anyway
+        self._tell_all("release", None if is_late else farthest, None)
+        if is_late:
+            driver.cuts.forget()
+        else:
+            driver.cuts.agreed(farthest, time.monotonic() - began)
+
+    def _end(self, wanted: int = 0) -> None:
+        """End the run after `wanted` iterations, or as soon after as nobody has passed, or where it ends anyway."""
+        driver, began = self.driver, time.monotonic()
+        if not self.ended:  # else somebody has come to the end already
+            end = max(wanted, self._hold())
+            is_early, cut = end < driver.reporter.until, end if driver.final else None
+            self._tell_all("release", *((cut, end) if is_early else (None, None)))
+            if is_early:
+                driver.reporter.until = end
+            if is_early and driver.final:
+                driver.cuts.agreed(end, time.monotonic() - began)
+        # Only now: if a host was lost on the way, the next generation has to agree on it.
+        driver.ending, driver.stopping = True, False
+
+    def _hold(self) -> int:
+        """Let nobody begin an iteration -> the first number of iterations that no worker of any host has passed."""
+        start = self.driver.cut()
+        return max([*self._tell_all("hold"), start.iteration if start else 0])
+
+    def _tell_all(self, method: str, *args: Any) -> list[Any]:
+        return ask_all(self.hosts, [args] * self.plan.hosts, method, self.driver.patience.heartbeat)
 
 
 def merged_usage(found: Mapping[int, Mapping[str, float]]) -> dict[str, float]:

@@ -30,6 +30,7 @@ from motet.engine.hosts.crossing import Crossings
 from motet.engine.hosts.failure import Failure
 from motet.engine.hosts.gate import Gate
 from motet.engine.hosts.post import Keys, Post
+from motet.engine.hosts.showing import Showing
 from motet.engine.packing import pack, unpack
 from motet.engine.place import devices_for
 from motet.engine.run import Outcome, Reporter, outcome
@@ -69,7 +70,9 @@ class Host:
         self.post: Post | None = None
         self.reporter: Reporter | None = None
         self.assembly: Assembly | None = None
+        self.task: tasks.Task | None = None
         self.gate: Gate | None = None
+        self.showing: Showing | None = None
         self.thread: threading.Thread | None = None
         self._events: deque[Event] = deque()
         self._changed = threading.Condition()
@@ -94,7 +97,7 @@ class Host:
         """Trace and assemble what lies here -> the loop's fingerprint, the devices, and where to send messages."""
         self.index = index
         self._events.clear()
-        task = tasks.unpack(packed)
+        self.task = task = tasks.unpack(packed)
         for name, value in task.configuration.items():
             if jax.config.values.get(name) != value:
                 jax.config.update(name, value)
@@ -103,7 +106,8 @@ class Host:
         self.reporter = Reporter(graph, plan, _Unseen())
         self.gate = Gate(self.reporter, self._share)
         self.gate.final = final
-        self.reporter.visitors = [self.gate]
+        self.showing = Showing(self.reporter, lambda *shown: self.tell("shown", *self._learner(*shown)))
+        self.reporter.visitors = [self.showing, self.gate]
         devices = devices_for(plan)
         found = {platform: len(each) for platform, each in devices.items()}
         told = {"fingerprint": fingerprint(graph), "devices": found, "address": ""}
@@ -114,8 +118,8 @@ class Host:
         return {**told, "address": self.post.address}
 
     def _assemble(self, graph: Graph, plan: Plan, devices: Mapping[str, Any], task: tasks.Task, post: Post) -> None:
-        assert self.reporter is not None and self.gate is not None
-        reporter = self.reporter
+        assert self.reporter is not None and self.gate is not None and self.showing is not None
+        reporter, showing = self.reporter, self.showing
         self.assembly = assembly = assemble(
             graph,
             plan,
@@ -130,12 +134,24 @@ class Host:
         reporter.collector = self  # type: ignore[assignment]
         reporter.rows = self._rows  # type: ignore[method-assign]
         if assembly.performers and assembly.whole:
-            self.gate.ahead = lambda: assembly.performers[0].ahead
+            self.gate.ahead = lambda: showing.within(reporter.meeting.farthest, assembly.performers[0].ahead)
 
     @_told
-    def begin(self, number: int, addresses: Mapping[int, str], start: Packed | None, exact: bool, until: int) -> None:
-        """As generation `number`, go on from a cut, or begin, and run to the end of iteration `until` - 1."""
+    def begin(
+        self,
+        number: int,
+        addresses: Mapping[int, str],
+        start: Packed | None,
+        exact: bool,
+        until: int,
+        every: int | None,
+        reach: int | None,
+    ) -> None:
+        """As generation `number`, go on from a cut, or begin, and run to the end of iteration `until` - 1. Show the
+        learner state `every` so many iterations, and wait with it after `reach` ones."""
         assert self.post is not None and self.assembly is not None and self.reporter is not None
+        assert self.showing is not None
+        self.showing.every, self.showing.reach = every, reach
         self.post.connect(number, {host: each for host, each in addresses.items() if host != self.index})
         group.greet(dict.fromkeys(each.home.place for each in self.assembly.performers if each.home.spans))
         if start is not None:
@@ -163,6 +179,16 @@ class Host:
         assert self.gate is not None
         self.gate.release(cut, until)
 
+    @_told
+    def show(self) -> None:
+        assert self.showing is not None
+        self.showing.ask()
+
+    @_told
+    def allow(self, reach: int | None) -> None:
+        assert self.showing is not None
+        self.showing.allow(reach)
+
     def doing(self) -> dict[str, str]:
         """What each worker does now."""
         return dict(self.assembly.supervisor.doing) if self.assembly else {}
@@ -173,8 +199,13 @@ class Host:
         guard = self.reporter.guard if self.reporter else None
         if guard is None or guard.good is None:
             return None
-        iteration, leaves = guard.good
-        return iteration, pack(RunCut(iteration, {"good": Share("good", "", 0, {guard.roles.learner: leaves})}))
+        return self._learner(*guard.good)
+
+    def _learner(self, iteration: int, leaves: tuple[Any, ...]) -> tuple[int, Packed]:
+        """The learner state after so many iterations, to be sent."""
+        assert self.reporter is not None
+        share = Share("learner", "", 0, {self.reporter.graph.roles.learner: leaves})
+        return iteration, pack(RunCut(iteration, {"learner": share}))
 
     def stop(self) -> None:
         """End, wherever it is."""
@@ -209,8 +240,8 @@ class Host:
         self.tell("share", iteration, pack(RunCut(iteration, {share.worker: share})), seconds)
 
     def _run(self) -> None:
-        assert self.assembly is not None and self.reporter is not None
-        assembly, reporter = self.assembly, self.reporter
+        assert self.assembly is not None and self.reporter is not None and self.task is not None
+        assembly, reporter, task = self.assembly, self.reporter, self.task
         threading.Thread(target=self._watch, args=(assembly,), name="motet host's watch", daemon=True).start()
         try:
             if assembly.performers:
@@ -218,7 +249,9 @@ class Host:
             if reporter.guard is not None:
                 for each in assembly.performers:
                     reporter.guard.look(reporter.until, each.worker.variables, force=True)
-            self.tell("ended", self._ended(outcome(assembly, reporter.until)))
+            ended = self._ended(outcome(assembly, reporter.until))
+            assembly.close()  # environments say what they have counted when they are closed
+            self.tell("ended", (replace(ended[0], left=(task.tells(task.env),)), ended[1]))
         except Stopped:
             self.tell("stopped")
         except BaseException as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
@@ -34,6 +34,9 @@ TOLD = ("JAX_", "XLA_", "MOTET_")
 VERSIONS = ("motet", "jax", "jaxlib", "numpy", "optax", "flax")
 
 
+def _nothing(env: Any) -> None: ...
+
+
 @dataclass(frozen=True)
 class Task:
     """A run, as its hosts know it."""
@@ -47,11 +50,22 @@ class Task:
     fingerprint: str
     configuration: Mapping[str, Any]
     """JAX's options."""
+    tells: Callable[[Any], Any] = _nothing
+    """What is asked of the environment when the run is over and all of it is closed; whoever leads is told."""
 
     @classmethod
-    def of(cls, algorithm: Any, env: Any, plan: Plan, graph: Graph, settings: Settings) -> Task:
+    def of(
+        cls,
+        algorithm: Any,
+        env: Any,
+        plan: Plan,
+        graph: Graph,
+        settings: Settings,
+        tells: Callable[[Any], Any] = _nothing,
+    ) -> Task:
         configuration = {name: jax.config.values[name] for name in CARRIED if name in jax.config.values}
-        return cls(algorithm, env, plan.to_json(), graph.iterations, settings, fingerprint(graph), configuration)
+        told = (plan.to_json(), graph.iterations, settings, fingerprint(graph), configuration, tells)
+        return cls(algorithm, env, *told)
 
     def pack(self) -> bytes:
         """As bytes for other processes, with where modules are found here."""
