@@ -62,6 +62,7 @@ QUICK = {
     "num_minibatches": 8,
     "learning_rate": 2e-3,
     "anneal": True,
+    "value_weight": 0.5,
     "entropy_weight": 0.01,
 }
 SQUARED = {"batch_size": 128, "target_period": 50, "adam_epsilon": 0.01, "huber": None}

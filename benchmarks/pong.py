@@ -18,7 +18,7 @@ STEPS = 600_000
 PICTURES = (("img_height", 42), ("img_width", 42))
 OPTIONS: dict[str, Any] = {
     "num_envs": 8, "num_steps": 128, "update_epochs": 4, "num_minibatches": 4, "learning_rate": 5e-4, "anneal": False,
-    "entropy_weight": 0.01, "normalize_observation": True,
+    "entropy_weight": 0.01, "value_weight": 0.5, "normalize_observation": True,
 }  # fmt: skip
 SEED = 1
 BIN = 50_000

@@ -329,6 +329,8 @@ class Proximal(Algorithm):
 class PPO(Proximal):
     """Proximal policy optimisation, for discrete and continuous actions."""
 
+    value_weight: float = option(0.25, 0)
+    """Weight of the value loss."""
     clip: float = option(0.2, above=0)
     """How far the new policy's probability ratio may go from 1."""
     value_clip: float | None = option(None, above=0)
