@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 
 class Onlooker(Protocol):
-    """Nothing here may take long: the driver listens to hosts meanwhile to nobody."""
+    """Nothing here may take long: meanwhile the driver listens to no host."""
 
     @property
     def every(self) -> int | None:
