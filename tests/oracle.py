@@ -1,9 +1,10 @@
 """`python -m tests.oracle [REPORT]`: every algorithm that is resumed under every plan that can run it, bit for bit.
 
-One process trains to the end and leaves checkpoints on its way. Another one, which knows nothing but a copy of the
-folder without what came later, goes on from the middle. Both must come to the same end: parameters, optimiser, replay
-and messages, as the last checkpoint has them, the policy, and every row of metrics. What law 14's tests show in one
-process for chosen pairs is shown here for all of them. Ends with 1 if something differs.
+One process trains to the end and leaves checkpoints on its way. Another one goes on from the middle one, in a copy of
+the folder that has neither later checkpoints nor a policy, but later rows, as after a kill. Both must come to the same
+end: parameters, optimiser, replay and messages, as the last checkpoint has them, the policy, and every row of metrics.
+What law 14's tests show in one process for chosen pairs is shown here for all of them. Ends with 1 if something
+differs, or if a plan refuses what it used to run.
 
 Processes are forked from one that has imported everything and never uses JAX itself.
 """
@@ -28,24 +29,19 @@ from motet.flow.algorithm import Algorithm
 from motet.plan.plan import Plan
 from motet.runs import checkpoints
 from tests.kills import difference, imported
+from tests.laws import cases
 
 ROUNDS, EVERY = 9, 2
 """Iterations of a run, and between two checkpoints."""
-ON_POLICY = {"num_envs": 8, "hidden": (16,)}
-PPO = motet.PPO(**ON_POLICY, num_steps=8, update_epochs=2, num_minibatches=2)
-REPLAY = {
-    "num_envs": 8, "train_frequency": 2, "gradient_steps": 3, "batch_size": 16, "buffer_size": 256,
-    "learning_starts": 40, "hidden": (16,),
-}  # fmt: skip
-GRU = replace(PPO, core="gru", core_size=8, normalize_observation=True)
+GRU = replace(cases.ALGORITHMS["ppo"], core="gru", core_size=8, normalize_observation=True)  # type: ignore[call-arg]
 ALGORITHMS: dict[str, Algorithm] = {
-    "PPO": PPO,
-    "PPO, advantages as they are": replace(PPO, normalize_advantage=False),
+    "PPO": cases.ALGORITHMS["ppo"],
+    "PPO, advantages as they are": cases.ALGORITHMS["ppo-unnormalised"],
     "recurrent PPO": GRU,
-    "recurrent PPO, advantages as they are": replace(GRU, normalize_advantage=False),
-    "IMPALA": motet.IMPALA(**ON_POLICY, num_steps=5),
-    "DQN, prioritised, 3 steps": motet.DQN(**REPLAY, target_period=4, prioritised=True, dueling=True, n_step=3),
-    "SAC": motet.SAC(**REPLAY),
+    "recurrent PPO, advantages as they are": replace(GRU, normalize_advantage=False),  # type: ignore[call-arg]
+    "IMPALA": cases.ALGORITHMS["impala"],
+    "DQN, prioritised, 3 steps": cases.ALGORITHMS["dqn-prioritised"],
+    "SAC": motet.SAC(**cases.REPLAY),
 }
 PLANS: dict[str, Plan] = {
     "anakin": motet.anakin(),
@@ -61,6 +57,8 @@ PLANS: dict[str, Plan] = {
 }
 SAME = "the same end"
 REFUSED = 3
+ENOUGH = 50
+"""So many pairs can run: what is refused shows nothing."""
 
 
 def forked(does: Callable[[], object], said: Path) -> int:
@@ -127,7 +125,8 @@ def main(report: Path | None = None) -> int:
     if report is not None:
         report.write_text(text)
     print(text)
-    return 0 if all(each == SAME or each.startswith("refused") for each in found.values()) else 1
+    same, refused = (sum(each.startswith(word) for each in found.values()) for word in (SAME, "refused"))
+    return 0 if same >= ENOUGH and same + refused == len(found) else 1
 
 
 def told(found: dict[tuple[str, str], str], seconds: float) -> str:

@@ -96,6 +96,8 @@ class BatchPPO(Proximal):
     """What a reward one step later is worth."""
     gae_lambda: float = option(1.0, 0, 1)
     """How far advantages look ahead: 0 one step, 1 to the rollout's end (Monte Carlo)."""
+    value_weight: float = option(0.5, 0)
+    """Weight of the value loss."""
     entropy_weight: float = option(0.0, 0)
     """Weight of the entropy bonus."""
     max_gradient_norm: float | None = option(None, above=0)

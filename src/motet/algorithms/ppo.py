@@ -108,7 +108,7 @@ class Proximal(Algorithm):
     """What a reward one step later is worth."""
     gae_lambda: float = option(0.98, 0, 1)
     """How far advantages look ahead: 0 one step, 1 to the rollout's end."""
-    value_weight: float = option(0.5, 0)
+    value_weight: float = option(0.25, 0)
     """Weight of the value loss."""
     entropy_weight: float = option(0.0, 0)
     """Weight of the entropy bonus."""
@@ -329,8 +329,6 @@ class Proximal(Algorithm):
 class PPO(Proximal):
     """Proximal policy optimisation, for discrete and continuous actions."""
 
-    value_weight: float = option(0.25, 0)
-    """Weight of the value loss."""
     clip: float = option(0.2, above=0)
     """How far the new policy's probability ratio may go from 1."""
     value_clip: float | None = option(None, above=0)
