@@ -200,8 +200,9 @@ class PlainCall:
         return self.home.lowering.outcome(self.call, values, root, rounds, np.int32(self.home.replica))
 
 
-CHUNK = 256
-"""The most iterations in one call of a whole iteration, so that the memory for their metrics is bounded."""
+CHUNK = 4096
+"""The most iterations in one call of a whole iteration, so that the memory for their metrics is bounded. Between two
+calls Python's lock is needed, which whatever shows the run may hold: short iterations need many in a call."""
 
 
 @dataclass

@@ -17,7 +17,7 @@ from motet.flow.graph import Graph
 from motet.flow.values import on_host
 
 EVERY = 256
-"""Iterations between two looks at a replay. A call of many iterations has no more."""
+"""Iterations between two looks at a replay. A call of many iterations may have more, in a quarter of a second."""
 
 
 class Guard:

@@ -19,8 +19,10 @@ from motet.runs.metrics import Row
 from motet.runs.panel import panel
 from motet.runs.progress import Progress
 
-REFRESHED = 4
-"""How often a second the panel is drawn, by a thread of its own."""
+REFRESHED = 2
+"""How often a second the panel is drawn at most, by a thread of its own."""
+SHARE = 0.01
+"""The part of a core that drawing may take: training has better use for it."""
 SILENCE = 10.0
 """Seconds without a line after which one says what the run does; the next after twice as many."""
 UNREAD = "Nobody reads any more how the run goes; it goes on, and is saved as it would be."
@@ -156,7 +158,8 @@ class Screen(Callback):
     def __init__(self, console: Console):
         self.console = console
         self.progress = Progress()
-        self.live = Live(console=console, get_renderable=self.render, refresh_per_second=REFRESHED)
+        self.live = Live(console=console, get_renderable=self.render, auto_refresh=False)
+        self.over = threading.Event()
 
     def planning(self, text: str) -> None:
         self.console.print(f"planner: {text}", soft_wrap=True, markup=False, highlight=False)
@@ -165,7 +168,8 @@ class Screen(Callback):
         self.progress.begin(run)
         for note in run.notes:
             self.console.print(f"note: {note}", markup=False)
-        self.live.start()
+        self.live.start(refresh=True)
+        threading.Thread(target=self._draw, name="motet screen", daemon=True).start()
 
     def status(self, text: str) -> None:
         self.progress.status(text)
@@ -185,9 +189,19 @@ class Screen(Callback):
     def end(self, outcome: Any = None) -> None:
         """Leave the last picture on the screen; a second call does nothing. A terminal that is gone takes no run
         along."""
+        self.over.set()
         self.progress.end()
         with contextlib.suppress(OSError):
             self.live.stop()
+
+    def _draw(self) -> None:
+        """Draw again and again. A terminal that is gone is drawn on no more."""
+        took = 0.0
+        with contextlib.suppress(OSError):
+            while not self.over.wait(max(1 / REFRESHED, took / SHARE)):
+                began = time.thread_time()
+                self.live.refresh()
+                took = time.thread_time() - began
 
     def render(self) -> Any:
         # Three columns stay free: a terminal that shows ^C there need not wrap, which would shift the picture. So does

@@ -92,6 +92,8 @@ class Events(FileWriter):
     def __init__(self, folder: Path):
         super().__init__(folder)
         self._steps, self._flushed = 0, 0.0
+        self._event: Any = None
+        """What an event is, known once it is wanted: its library takes a while to import."""
 
     def begin(self, run: Beginning) -> None:
         self.attempt(lambda: self._begin(run.first_step))
@@ -100,6 +102,7 @@ class Events(FileWriter):
         from tensorboardX.event_file_writer import EventsWriter
         from tensorboardX.proto.event_pb2 import Event, SessionLog  # type: ignore[attr-defined]
 
+        self._event = Event
         self._open = EventsWriter(str(self.path / "events"))
         self._steps = first_step
         if first_step:  # what an interrupted run wrote beyond where it goes on is dropped by whoever reads
@@ -121,14 +124,13 @@ class Events(FileWriter):
             self.attempt(lambda: self._write(step, points))
 
     def _write(self, step: int, points: Mapping[str, float]) -> None:
-        from tensorboardX.proto.event_pb2 import Event  # type: ignore[attr-defined]
-        from tensorboardX.proto.summary_pb2 import Summary  # type: ignore[attr-defined]
-
         if self._open is None:
             return
-        values = [Summary.Value(tag=name, simple_value=value) for name, value in points.items()]
         now = time.time()
-        self._open.write_event(Event(wall_time=now, step=step, summary=Summary(value=values)))
+        event = self._event(wall_time=now, step=step)
+        for name, value in points.items():
+            event.summary.value.add(tag=name, simple_value=value)
+        self._open.write_event(event)
         if now - self._flushed > FLUSHED:
             self._flushed = now
             self._open.flush()
