@@ -127,10 +127,11 @@ class Incoming(Channel):
             self._tell()
 
     def take(self) -> Message:
-        message = super().take()
         with self.changed:
+            message = self.queue.popleft()
             self.taken += 1
             self._confirm()
+            self._tell()
         return message
 
     def _confirm(self) -> None:

@@ -45,6 +45,11 @@ from motet.plan.plan import Plan
 Packed = tuple[dict[str, Any], dict[str, np.ndarray]]
 """A cut or a part of one, as plain values (see `packing.py`)."""
 Event = tuple[Any, ...]
+MAY_WAIT = ("status", "usage", "reported", "rows")
+"""What is told of a run as it goes: what nobody waits for is gathered for a moment and told at once, since each answer
+takes time from the cores that train."""
+GATHERING = 0.1
+"""Seconds of that moment."""
 
 
 def _told(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,6 +80,8 @@ class Host:
         self.showing: Showing | None = None
         self.thread: threading.Thread | None = None
         self._events: deque[Event] = deque()
+        self._urgent = False
+        """Whether somebody waits for one of them."""
         self._changed = threading.Condition()
 
     def describe(self) -> dict[str, Any]:
@@ -163,10 +170,12 @@ class Host:
     def events(self, patience: float) -> list[Event]:
         """What has happened since; waits so many seconds for something to happen."""
         with self._changed:
-            if not self._events:
-                self._changed.wait(patience)
+            self._changed.wait_for(lambda: self._events, patience)
+            if self._events:
+                self._changed.wait_for(lambda: self._urgent, GATHERING)
             found = list(self._events)
             self._events.clear()
+            self._urgent = False
         return found
 
     @_told
@@ -223,9 +232,12 @@ class Host:
         self.stack.close()
 
     def tell(self, *event: Any) -> None:
+        awaited = self.showing is not None and self.showing.reach is not None  # the learner waits for leave to go on
         with self._changed:
             self._events.append(event)
-            self._changed.notify_all()
+            self._urgent |= awaited or event[0] not in MAY_WAIT
+            if self._urgent or len(self._events) == 1:
+                self._changed.notify_all()
 
     def _rows(self, first: int, rows: Any) -> None:
         """Rows of a program that many iterations are one call of. If it spans hosts, all of them have the same."""

@@ -2,14 +2,17 @@
 
 They are ZeroMQ's, over TCP, with CURVE: whoever does not hold the run's keys is refused before a byte of his is read.
 Any thread may send. One thread of the post's own receives, hands over what came, and sends again what nobody has
-confirmed. So a message that is lost on the way comes late, and one that comes twice is told by its number.
+confirmed. So a message that is lost on the way comes late, and one that comes twice is told by its number. It waits for
+messages and nothing else, since whoever is woken by one has to wait for Python's lock until it waits again; another
+thread says who may come in.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -59,16 +62,22 @@ class Post:
         self.failure: BaseException | None = None
         self._context = zmq.Context()
         self._asked = self._context.socket(zmq.REP)
+        self._asked.rcvtimeo = int(TICK * 1000)
         self._asked.bind(ZAP)
         self._inbox = self._context.socket(zmq.PULL)
         self._inbox.curve_server, self._inbox.zap_domain = True, b"motet"
         self._inbox.curve_publickey, self._inbox.curve_secretkey = keys.public, keys.secret
-        self._inbox.rcvhwm = 0
+        self._inbox.rcvhwm, self._inbox.rcvtimeo = 0, int(TICK * 1000)
         self._inbox.bind(f"tcp://{interface}:*")
         self.address: str = self._inbox.getsockopt_string(zmq.LAST_ENDPOINT)
         self._peers: dict[int, tuple[zmq.Socket[Any], threading.Lock]] = {}
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="motet post", daemon=True)
+        self._threads = [
+            threading.Thread(target=self._until_closed, args=(each,), name=f"motet {name}", daemon=True)
+            for name, each in (("post", self._receive), ("post's door", self._answer))
+        ]
+        self._looked = 0.0
+        """When it was last looked for what is not confirmed."""
 
     def connect(self, generation: int, peers: Mapping[int, str]) -> None:
         """Begin: here are the others' addresses, by host. All ends of this process are known by now."""
@@ -80,7 +89,8 @@ class Post:
             socket.sndhwm = 0  # channels bound what is under way
             socket.connect(address)
             self._peers[host] = socket, threading.Lock()
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def send(self, host: int, header: Header, frames: Sequence[Any] = ()) -> None:
         """To the other end of a channel. The buffers may change when this returns."""
@@ -92,8 +102,9 @@ class Post:
     def close(self) -> None:
         """Let go of all sockets. What has not arrived yet is lost."""
         self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
         for socket, lock in self._peers.values():
             with lock:
                 socket.close(0)
@@ -101,22 +112,12 @@ class Post:
         self._asked.close(0)
         self._context.term()
 
-    def _work(self) -> None:
-        poller = zmq.Poller()
-        poller.register(self._inbox, zmq.POLLIN)
-        poller.register(self._asked, zmq.POLLIN)
-        looked = time.monotonic()
+    def _until_closed(self, work: Callable[[], None]) -> None:
+        """Work again and again. It waits for a tick at most."""
         try:
             while not self._closing.is_set():
-                ready = dict(poller.poll(int(TICK * 1000)))
-                if self._asked in ready:
-                    self._answer()
-                if self._inbox in ready:
-                    self._receive()
-                if (now := time.monotonic()) - looked >= TICK:
-                    looked = now
-                    for end in list(self.ends.values()):
-                        end.remind(now)
+                with suppress(zmq.Again):
+                    work()
         except BaseException as error:  # a defect: whoever waits is told by whoever looks here
             self.failure = error
 
@@ -128,13 +129,13 @@ class Post:
         self._asked.send_multipart([version, request, *((b"200", b"OK") if known else (b"400", b"No")), b"", b""])
 
     def _receive(self) -> None:
-        """Everything that has come."""
-        while True:
-            try:
-                first, *frames = self._inbox.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
-                return
-            self.deliver(first.bytes, [frame.buffer for frame in frames])
+        """One message, and what is due by the clock."""
+        if (now := time.monotonic()) - self._looked >= TICK:
+            self._looked = now
+            for end in list(self.ends.values()):
+                end.remind(now)
+        first, *frames = self._inbox.recv_multipart(copy=False)
+        self.deliver(first.bytes, [frame.buffer for frame in frames])
 
     def deliver(self, first: bytes, frames: Sequence[Any]) -> None:
         """Hand over what came, if it is of this generation."""
