@@ -101,12 +101,12 @@ def _plain(leaf: Any) -> np.ndarray:
 
 
 def from_frames(header: Header, frames: Sequence[Any], leaves: Sequence[Leaf]) -> Message:
-    """The message that came, in memory of its own, or `BadFrames`."""
+    """The message that came, or `BadFrames`. Its arrays lie where they came, and cannot be changed."""
     sizes = [len(frame) for frame in frames]
     if sizes != [leaf.nbytes for leaf in leaves]:
         raise BadFrames(f"its arrays have {sizes} bytes and not {[leaf.nbytes for leaf in leaves]}")
     payload = []
     for frame, leaf in zip(frames, leaves, strict=True):
-        array = np.frombuffer(bytearray(frame), leaf.dtype).reshape(leaf.shape)
+        array = np.frombuffer(frame, leaf.dtype).reshape(leaf.shape)
         payload.append(jax.random.wrap_key_data(jnp.asarray(array), impl=leaf.keys) if leaf.keys else array)
     return Message(header.version, tuple(payload), header.tally)

@@ -23,6 +23,8 @@ from motet.engine.hosts.frames import BadFrames, Header, read_header
 
 TICK = 0.2
 """Seconds between two looks at what is not confirmed."""
+LARGE = 2**16
+"""Bytes from which on a frame is not copied to be sent: below, to keep an eye on it takes longer."""
 ZAP = "inproc://zeromq.zap.01"
 """Where ZeroMQ asks whether a peer may come in."""
 
@@ -93,11 +95,14 @@ class Post:
             thread.start()
 
     def send(self, host: int, header: Header, frames: Sequence[Any] = ()) -> None:
-        """To the other end of a channel. The buffers may change when this returns."""
+        """To the other end of a channel. Nobody may change the buffers any more."""
         socket, lock = self._peers[host]
         with lock:
             if not self._closing.is_set():
-                socket.send_multipart([header.pack(), *frames])
+                more = zmq.SNDMORE if frames else 0
+                socket.send(header.pack(), more)
+                for number, frame in enumerate(frames, 1):
+                    socket.send(frame, zmq.SNDMORE if number < len(frames) else 0, copy=len(frame) < LARGE)
 
     def close(self) -> None:
         """Let go of all sockets. What has not arrived yet is lost."""
