@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from motet import bounds
@@ -32,7 +33,7 @@ class Leader:
     """Leads the hosts of one session."""
 
     cluster: Cluster
-    launcher: Launcher
+    connect: Callable[[], Launcher]
     algorithm: Algorithm
     """As it was given, before it is bound to its task: each host binds its own."""
     recoveries: list[Recovery] = field(default_factory=list)
@@ -40,6 +41,10 @@ class Leader:
     @property
     def address(self) -> str | None:
         return self.cluster.address
+
+    @cached_property
+    def launcher(self) -> Launcher:
+        return self.connect()
 
     def __call__(self, session: Session, reporter: Reporter, meter: Meter) -> tuple[Outcome, int | None]:
         saving = None
@@ -121,9 +126,14 @@ def spread(plan: Plan, cluster: Cluster | None) -> Plan:
 
 @contextmanager
 def leading(cluster: Cluster | None, algorithm: Algorithm) -> Iterator[Leader | None]:
-    """What leads the hosts of a run; None: there are none, and it is run here."""
+    """What leads the hosts of a run; None: there are none, and it is run here. In a cluster that is there their
+    processes begin to start at once, since that takes as long as to trace the loop. One of this machine is started only
+    when all that was given is known to be good."""
     if cluster is None:
         yield None
         return
-    with cluster.connected() as launcher:
-        yield Leader(cluster, launcher, algorithm)
+    with ExitStack() as stack:
+        leader = Leader(cluster, lambda: stack.enter_context(cluster.connected()), algorithm)
+        if cluster.address is not None:
+            leader.launcher.hasten()
+        yield leader

@@ -109,21 +109,21 @@ def train(
             plan, foretold = _foretold(algorithm, env, max_lag, told)
         chosen = find_plan(plan) if plan is not None else default_plan(algorithm, env, cluster)
         chosen = spread(chosen, cluster)
-        devices = devices_for(chosen)
-        # What devices hosts have, they say themselves.
-        counts = {platform: len(found) for platform, found in devices.items()} if cluster is None else None
-        graph = trace(algorithm, env, total_timesteps=total_timesteps, cuts=chosen.cuts())
-        if plan is None and chosen.hosts == 1 and violations(graph, chosen, counts):
-            chosen = presets.anakin()  # this loop cannot be cut over several devices
-        check(graph, chosen, counts)
-        settings = Settings(seed, Limits(timeout, step_timeout, restarts))
-        interval = Interval(checkpoint_seconds, checkpoint_steps, keep)
-        wanted = Wanted(Evaluations(eval_steps, eval_seconds, eval_episodes, eval_explore), stop_when)
-        wanted.check(graph)
-        told = [*told, foretold] if foretold else told
         if cluster is not None:
             check_leading(mode)
         with leading(cluster, algorithm) as lead:
+            devices = devices_for(chosen)
+            # What devices hosts have, they say themselves.
+            counts = {platform: len(found) for platform, found in devices.items()} if cluster is None else None
+            graph = trace(algorithm, env, total_timesteps=total_timesteps, cuts=chosen.cuts())
+            if plan is None and chosen.hosts == 1 and violations(graph, chosen, counts):
+                chosen = presets.anakin()  # this loop cannot be cut over several devices
+            check(graph, chosen, counts)
+            settings = Settings(seed, Limits(timeout, step_timeout, restarts))
+            interval = Interval(checkpoint_seconds, checkpoint_steps, keep)
+            wanted = Wanted(Evaluations(eval_steps, eval_seconds, eval_episodes, eval_explore), stop_when)
+            wanted.check(graph)
+            told = [*told, foretold] if foretold else told
             how = (run_dir, command, told, mode, interval, wanted, None, "", lead)
             result = Session.of(graph, chosen, algorithm, env, settings, *how).run(devices)
         return replace(result, foretold=foretold.comparison) if foretold else result

@@ -15,8 +15,7 @@ class Kept(RayLauncher):
 
     def __init__(self, cluster: Cluster):
         super().__init__(cluster, local=False)
-        self.group = self._reserved()
-        self.actors = self._actors(self.group)
+        self.group, self.actors = self._reserved()
 
     @contextmanager
     def launch(self, generation: int) -> Iterator[RayHosts]:

@@ -9,7 +9,7 @@ import socket
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import ray
@@ -38,6 +38,10 @@ CLOSING = 10.0
 """Seconds that hosts have to close when a run is over."""
 
 
+Started = tuple[Any, list[Any]]
+"""A placement group, and an actor in each of its bundles."""
+
+
 class NotEnoughNodes(BadOption):
     """The cluster has no room for the hosts."""
 
@@ -48,7 +52,8 @@ def connected(cluster: Cluster) -> Iterator[RayLauncher]:
     if ray.is_initialized():
         if cluster.working_dir is not None:
             raise BadOption("Ray is connected already: working_dir belongs into its runtime_env, given to ray.init.")
-        yield RayLauncher(cluster, local=False)
+        with closing(RayLauncher(cluster, local=False)) as launcher:
+            yield launcher
         return
     before = os.environ.get("RAY_AUTH_TOKEN")
     if cluster.address is None and "RAY_AUTH_TOKEN_PATH" not in os.environ:
@@ -58,7 +63,8 @@ def connected(cluster: Cluster) -> Iterator[RayLauncher]:
             # Ray's own processes are forked only to become other programs at once, which JAX cannot know.
             warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
             _init(cluster)
-        yield RayLauncher(cluster, local=cluster.address is None)
+        with closing(RayLauncher(cluster, local=cluster.address is None)) as launcher:
+            yield launcher
     finally:
         ray.shutdown()
         if before is None:
@@ -111,36 +117,49 @@ class RayLauncher:
 
     def __init__(self, cluster: Cluster, local: bool):
         self.cluster, self.local = cluster, local
+        self._early: Started | None = None
+        """What was started before anybody asked for it."""
+
+    def hasten(self) -> None:
+        """Begin to start the processes of the first generation: they need seconds to come up, and no task for it."""
+        self._early = self._started(hurry=False)
+
+    def close(self) -> None:
+        """What was started for nothing ends."""
+        if self._early is not None:
+            _end(*self._early)
+            self._early = None
 
     @contextmanager
     def launch(self, generation: int) -> Iterator[RayHosts]:
-        group = self._reserved()
-        hosts = RayHosts(self._actors(group))
+        group, actors = self._reserved()
+        hosts = RayHosts(actors)
         try:
             yield hosts
             with suppress(Lost):
                 ask_all(hosts, [()] * self.cluster.hosts, "close", CLOSING)
         finally:
-            for actor in hosts.actors:
-                with suppress(Exception):
-                    ray.kill(actor)
-            with suppress(Exception):
-                remove_placement_group(group)
+            _end(group, actors)
 
     def _bundle(self) -> dict[str, float]:
         return {"CPU": self.cluster.cpus, **({"GPU": self.cluster.gpus} if self.cluster.gpus else {})}
 
-    def _reserved(self) -> Any:
+    def _started(self, hurry: bool) -> Started:
+        """Ask for room for every host, and for their processes, which start as soon as there is room."""
+        wanted = [self._bundle()] * self.cluster.hosts
+        group = placement_group(wanted, strategy=strategy(_nodes(), wanted, hurry))
+        return group, self._actors(group)
+
+    def _reserved(self) -> Started:
         """Room for every host: on a node each, if as many have room in the first half of the time."""
-        wanted, began = [self._bundle()] * self.cluster.hosts, time.monotonic()
+        began, (early, self._early) = time.monotonic(), (self._early, None)
         deadline = began + self.cluster.wait
         while True:
-            hurry = time.monotonic() - began > self.cluster.wait / 2
-            group = placement_group(wanted, strategy=strategy(_nodes(), wanted, hurry))
+            group, actors = early or self._started(hurry=time.monotonic() - began > self.cluster.wait / 2)
             # What nodes there are may change while we wait, and with them how to spread.
             if group.wait(max(1, min(5, deadline - time.monotonic()))):
-                return group
-            remove_placement_group(group)
+                return group, actors
+            early = _end(group, actors)
             if time.monotonic() >= deadline:
                 raise self._too_few()
 
@@ -167,6 +186,15 @@ class RayLauncher:
         kind = ray.remote(self.kind)
         places = [PlacementGroupSchedulingStrategy(group, number) for number in range(self.cluster.hosts)]
         return [kind.options(**options, scheduling_strategy=place).remote(self.local) for place in places]
+
+
+def _end(group: Any, actors: Sequence[Any]) -> None:
+    """Nothing is left of them, and their room is free again."""
+    for actor in actors:
+        with suppress(Exception):
+            ray.kill(actor)
+    with suppress(Exception):
+        remove_placement_group(group)
 
 
 class RayHosts:

@@ -37,6 +37,10 @@ class Hosts(Protocol):
 class Launcher(Protocol):
     """Starts the processes of a run."""
 
+    def hasten(self) -> None:
+        """Begin with those of the first generation: whoever launches them will ask soon."""
+        ...
+
     def launch(self, generation: int) -> AbstractContextManager[Hosts]: ...
 
 
