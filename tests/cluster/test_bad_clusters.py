@@ -56,6 +56,15 @@ def test_code_that_only_the_driver_has_is_told_how_to_send(
     assert gone(15, before)
 
 
+def test_processes_that_were_started_for_nothing_end(ray_cluster: Any) -> None:
+    """They start while the loop is traced, and what is wrong may be found out then."""
+    before = set(hosts())
+    cluster = motet.Cluster(hosts=2, address=ray_cluster.address)
+    with pytest.raises(motet.BadPlan):
+        motet.train(motet.PPO(), "CartPole-v1", motet.central(2), progress=False, cluster=cluster)
+    assert gone(15, before)
+
+
 def test_no_cluster_at_the_address_is_said() -> None:
     command = "train a2c CartPole-v1 --hosts 2 --address 127.0.0.1:1 --total-timesteps 2000 --evaluate-episodes 0"
     told = subprocess.run(
