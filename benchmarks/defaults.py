@@ -259,7 +259,7 @@ With seeds from 11 on, three or four of them; mean returns of the greedy policy.
   minibatches -82 (but LunarLander-v3 -143); steps of 6e-4, 8e-4, 1.3e-3, a tenth or 0.3 of clipping, 5 or 15 passes,
   entropy bonuses, wider layers, normalised observations, a discount of 0.995, other rollouts: -84 to -190. Rewards
   divided by the size of their discounted sums, with steps of 6e-4: -82.5, LunarLander-v3 52, Pendulum-v1 -298.
-- Acrobot-v1 once more, eight seeds with 100 episodes each, medians, since a seed in ten or so learns late or not at all:
+- Acrobot-v1 once more, eight seeds with 100 episodes each; medians, since a seed in ten or so learns late or never:
   -84 as it is (worst -120); steps of 5e-4 -84 (-500), with 16 minibatches -84 (-500); 3e-4 that do not fall -84
   (-141); 6e-4 and `gae_lambda` 0.95 -84 (-500); relu -84 (-101); silu -84 (-91); rewards divided by their root mean
   square -84 (-120); gradients of any size and a weight of values of 0.02 -86 (-222); rollouts of 128 steps -83 (-91).
