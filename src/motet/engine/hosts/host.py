@@ -46,8 +46,8 @@ Packed = tuple[dict[str, Any], dict[str, np.ndarray]]
 """A cut or a part of one, as plain values (see `packing.py`)."""
 Event = tuple[Any, ...]
 MAY_WAIT = ("status", "usage", "reported", "rows")
-"""What is told of a run as it goes: what nobody waits for is gathered for a moment and told at once, since each answer
-takes time from the cores that train."""
+"""What is told of a run as it goes. Nobody waits for it, so that it is gathered for a moment: each answer takes time
+from the cores that train."""
 GATHERING = 0.1
 """Seconds of that moment."""
 
