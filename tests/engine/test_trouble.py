@@ -60,6 +60,15 @@ def test_bad_priorities_are_seen_soon_in_a_fused_run() -> None:
     assert seen[-1] <= 600
 
 
+@pytest.mark.parametrize(("prioritised", "most"), [(True, 256), (False, None)])
+def test_calls_are_short_where_priorities_may_be_bad(prioritised: bool, most: int | None) -> None:
+    from motet.engine.guard import Guard
+    from motet.engine.report import Columns
+
+    graph = traced(motet.DQN(**REPLAY, prioritised=prioritised), motet.anakin(), iterations=3)
+    assert Guard(graph, Columns(graph)).most == most
+
+
 def test_workers_and_first_ready_run_in_one_thread_too() -> None:
     """While all wait for processes, nobody can go on here, and that is no deadlock."""
     algorithm = motet.PPO(num_envs=4, num_steps=4, num_minibatches=2, update_epochs=1, hidden=(4,))

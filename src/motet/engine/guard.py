@@ -17,7 +17,7 @@ from motet.flow.graph import Graph
 from motet.flow.values import on_host
 
 EVERY = 256
-"""Iterations between two looks at a replay. A call of many iterations may have more, in a quarter of a second."""
+"""Iterations between two looks at a replay. Where there are priorities, a call of many iterations has no more."""
 
 
 class Guard:
@@ -45,6 +45,11 @@ class Guard:
             f"iteration {iteration}, within the first {(iteration + 1) * self.steps:,} steps. {self._kept()}",
             iteration,
         )
+
+    @property
+    def most(self) -> int | None:
+        """How many iterations may be one call: bad priorities are noted inside of it, and told between two."""
+        return EVERY if self.replay is not None and self.replay.prioritised else None
 
     def look(self, iteration: int, values: Variables, force: bool = False) -> None:
         """Check what a worker holds after `iteration` iterations: the learner state, the replay."""

@@ -137,6 +137,7 @@ class Reporter:
             raise Stopped(f"{worker.name} was stopped")
         limits: list[int | None] = [
             self.until - done.iteration,
+            self.guard.most if self.guard is not None else None,
             *(each.limit(done.iteration) for each in self.visitors),
         ]
         limits += [self.delay(worker.name)] if self.delay is not None else []
