@@ -27,24 +27,28 @@ train: .venv/trains  ## train PPO on CartPole, with a progress display
 BITS := tests/replay/test_tree.py tests/replay/test_draws.py tests/laws/test_law_5_lag_is_exact.py \
 	tests/laws/test_law_16_control_flow_has_no_clock.py
 
-# The rooms of the package, and the laws.
-CORE := $(filter-out tests/cluster/ tests/hardening/,$(wildcard tests/*/))
+# The rooms of the package, and the laws: from a loop to what is computed.
+CORE := $(filter-out tests/cluster/ tests/hardening/ tests/runs/,$(wildcard tests/*/))
 # What users type, read and meet, what breaks on purpose, stops and goes on: mostly processes that start, wait and end.
 RESUMED := tests/laws/test_law_14_a_cut_is_free.py
-TRIALS := $(wildcard tests/test_*.py) tests/hardening $(RESUMED)
+TRIALS := $(wildcard tests/test_*.py) tests/hardening tests/runs $(RESUMED)
+# Runs over hosts without a cluster: in one process, over real sockets.
+HOSTS := tests/engine/test_driver.py tests/engine/test_watched_hosts.py tests/engine/test_crossing.py \
+	tests/engine/test_host_events.py
 
 test: lint .venv/installed  ## linters, types, and the tests of the package and its laws, in both precisions
-	$(QUICKLY) $(PYTEST) $(CORE) -m "not slow" $(patsubst %,--ignore=%,$(BITS) $(RESUMED))
+	$(QUICKLY) $(PYTEST) $(CORE) -m "not slow" $(patsubst %,--ignore=%,$(BITS) $(RESUMED) $(HOSTS))
 	$(PYTEST) $(BITS)
 	JAX_ENABLE_X64=1 $(QUICKLY) $(PYTEST) $(EXACT)
 
-trials: .venv/installed  ## commands, documents, examples; what breaks on purpose, and what stops and goes on
+trials: .venv/installed  ## commands, records, documents, examples; what breaks on purpose, and what stops and goes on
 	$(QUICKLY) $(PYTEST) $(TRIALS) -m "not slow and not attack"
 
 quick: .venv/installed  ## the suite in one precision, stopping at the first failure
 	$(QUICKLY) $(PYTEST) tests -x -m "not slow and not attack and not cluster"
 
-cluster: .venv/installed  ## runs over hosts, on a Ray cluster of this machine
+cluster: .venv/installed  ## runs over hosts: in one process, and on a Ray cluster of this machine
+	$(QUICKLY) $(PYTEST) $(HOSTS)
 	JAX_ENABLE_X64=1 $(QUICKLY) $(BIN)/python -m pytest tests/cluster -m cluster
 
 attack: .venv/installed  ## all that breaks on purpose, the rare cases too

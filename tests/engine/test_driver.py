@@ -185,7 +185,7 @@ def test_too_many_losses_in_a_row_end_the_run_with_their_causes() -> None:
 
 
 def test_a_run_is_stopped_at_a_cut_and_goes_on_from_there() -> None:
-    led = Led(ALGORITHMS["impala"], LAG, LocalLauncher(2, slowly(0.05)), final=True)
+    led = Led(ALGORITHMS["impala"], LAG, LocalLauncher(2, slowly(0.4)), final=True)
     thread = threading.Thread(target=led.run)
     thread.start()
     while led.driver.told < 2:
