@@ -130,7 +130,11 @@ def test_a_process_that_dies_before_it_begins_is_replaced(ray_cluster: Any) -> N
     assert_identical(jax.tree.leaves(result.state), jax.tree.leaves(undisturbed().state))
 
 
-def test_hosts_end_with_whoever_leads_them_and_the_run_is_resumed(ray_cluster: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143)])
+def test_hosts_end_with_whoever_leads_them_and_the_run_is_resumed(
+    ray_cluster: Any, tmp_path: Path, how: signal.Signals, code: int
+) -> None:
+    """Shot dead, or asked to end, as a cluster's scheduler does when a job's time is over: then it saves itself."""
     folder = tmp_path / "run"
     options = "--num-envs 8 --num-steps 16 --hidden 8 --preset coarse --actors 2 --lag 1 --seed 5 --devices 4"
     run = f"--hosts 2 --address {ray_cluster.address} --checkpoint-seconds 0.2 --evaluate-episodes 0".split()
@@ -140,8 +144,8 @@ def test_hosts_end_with_whoever_leads_them_and_the_run_is_resumed(ray_cluster: A
     deadline = time.monotonic() + 90
     while not checkpoints.all_of(folder) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL
+    process.send_signal(how)
+    assert process.wait(60) == code
     assert gone(15)
     saved = int(checkpoints.all_of(folder)[-1].name)
     assert 0 < saved < 600

@@ -102,7 +102,7 @@ class BatchPPO(Proximal):
     """Weight of the entropy bonus."""
     max_gradient_norm: float | None = option(None, above=0)
     """Longer gradients are scaled down to this norm; None: never."""
-    normalize_observation: bool = True
+    normalize_observation: bool | None = True
     """Shift and scale observations by the mean and variance of all that were seen before this iteration."""
     observation_clip: float = option(5.0, above=0)
     """How far a normalised observation may be from 0."""

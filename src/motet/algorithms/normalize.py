@@ -12,12 +12,24 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from motet.flow.batch import batch_moments
+from motet.flow.spaces import Box, Space
 
 SMALLEST_VARIANCE = 1e-6
 """Added to variances, lest the rounding of a value that never changes is blown up to something."""
 REWARD_CLIP = 10.0
+WIDE = 10.0
+"""A bound of observations beyond which they are brought to scale if nobody says whether to."""
+
+
+def is_wide(space: Space) -> bool:
+    """Whether it holds real numbers that all have a bound, some of them beyond `WIDE`."""
+    if not isinstance(space, Box) or space.aval.dtype.kind != "f":
+        return False
+    bounds = np.abs(np.concatenate([each.ravel() for each in space.bounds]))
+    return bool(bounds.size and np.isfinite(bounds).all() and bounds.max() > WIDE)
 
 
 @jax.tree_util.register_dataclass

@@ -27,7 +27,7 @@ from motet.algorithms.descent import (
     start,
 )
 from motet.algorithms.distributions import Distribution
-from motet.algorithms.normalize import PLAIN, Statistics
+from motet.algorithms.normalize import PLAIN, Statistics, is_wide
 from motet.algorithms.own_networks import NETWORK, NetworkOption, Own
 from motet.algorithms.recurrent import CORES, Core, CoreName
 from motet.algorithms.returns import gae, real
@@ -35,7 +35,7 @@ from motet.algorithms.torsos import TORSOS, TorsoName
 from motet.flow.algorithm import Algorithm, Decision, Spec, option
 from motet.flow.batch import batch_moments
 from motet.flow.loops import Flow
-from motet.flow.spaces import Box, Space
+from motet.flow.spaces import Box, Space, parts
 from motet.flow.values import Rollout, Value
 
 MOST_MINIBATCHES, SMALLEST_MINIBATCH = 32, 64
@@ -116,9 +116,10 @@ class Proximal(Algorithm):
     """Longer gradients are scaled down to this norm; None: never."""
     normalize_advantage: bool = True
     """Shift and scale each minibatch's advantages to mean 0 and variance 1."""
-    normalize_observation: bool = False
+    normalize_observation: bool | None = None
     """Shift and scale observations by the mean and variance of all that were seen before this iteration; pictures
-    pixel by pixel, so that what moves stands out from what does not."""
+    pixel by pixel, so that what moves stands out from what does not. None: where real numbers are bounded, but some
+    by more than 10, since those would saturate the hidden layers."""
     observation_clip: float = option(10.0, above=0)
     """How far a normalised observation may be from 0."""
     normalize_reward: bool | None = None
@@ -153,6 +154,8 @@ class Proximal(Algorithm):
         object.__setattr__(bound, "num_minibatches", self.minibatches)
         if self.normalize_reward is None:
             object.__setattr__(bound, "normalize_reward", isinstance(spec.action_space, Box))
+        if self.normalize_observation is None:
+            object.__setattr__(bound, "normalize_observation", any(map(is_wide, parts(spec.observation_space))))
         return bound
 
     @property
@@ -187,7 +190,7 @@ class Proximal(Algorithm):
 
     @property
     def normalizes(self) -> bool:
-        return self.normalize_observation or bool(self.normalize_reward)
+        return bool(self.normalize_observation or self.normalize_reward)
 
     def init(self, key: jax.Array) -> Learner:
         learner = start(self.optimiser, self.networks.init(key))
@@ -196,7 +199,9 @@ class Proximal(Algorithm):
     def statistics(self) -> Statistics:
         """Those of a run that has seen nothing."""
         seen = self.spec.observation_space.aval
-        return Statistics.start(seen, observations=self.normalize_observation, rewards=bool(self.normalize_reward))
+        return Statistics.start(
+            seen, observations=bool(self.normalize_observation), rewards=bool(self.normalize_reward)
+        )
 
     def policy(self, state: Any) -> Any:
         return Scaled(state.params, state.statistics) if isinstance(state, ScaledLearner) else state.params

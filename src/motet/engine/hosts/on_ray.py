@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import signal
 import socket
+import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,13 +64,29 @@ def connected(cluster: Cluster) -> Iterator[RayLauncher]:
         with warnings.catch_warnings():
             # Ray's own processes are forked only to become other programs at once, which JAX cannot know.
             warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
-            _init(cluster)
+            with _signals_kept():
+                _init(cluster)
         with closing(RayLauncher(cluster, local=cluster.address is None)) as launcher:
             yield launcher
     finally:
         ray.shutdown()
         if before is None:
             os.environ.pop("RAY_AUTH_TOKEN", None)
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Whoever connects to Ray is made to end at once at a SIGTERM, and to write of it; a run saves itself first."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # nor could Ray take them there
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:  # one that Python does not know of stays
+                signal.signal(number, handler)
 
 
 def _init(cluster: Cluster) -> None:
