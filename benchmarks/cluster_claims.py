@@ -203,9 +203,9 @@ CLAIMS = (
         "ppo_vs_rllib",
         {
             **RLLIB,
-            "plan": {"name": "sebulba", "threads": 1, "workers": 1},
+            "plan": {"name": "sebulba", "threads": 1},
             "hosts": 1,
-            "devices": 1,  # the environments have the other core
+            "devices": 1,
             "how": "motet in threads / RLlib with two env runners, the same network and batches, in turn",
         },
         vs_rllib,
