@@ -156,7 +156,7 @@ def first_row(settings: Mapping[str, Any]) -> Measurement:
 
 IMPALA = {"num_envs": 64, "num_steps": 128, "hidden": (64, 64)}
 RLLIB = {
-    "algorithm": "ppo", "env": "gymnasium/CartPole-v1", "options": PPO, "steps": 64 * 128 * 80, "rounds": 5,
+    "algorithm": "ppo", "env": "gymnasium/CartPole-v1", "options": PPO, "steps": 64 * 128 * 80, "rounds": 9,
     "runners": 2, "their iterations": 4,
 }  # fmt: skip
 BESIDE = {"env": "CartPole-v1", "steps": 64 * 128 * 80, "rounds": 5}

@@ -19,7 +19,7 @@ import motet
 from motet.engine.assemble import Limits, Settings
 from motet.engine.cut import RunCut, Share
 from motet.engine.cutter import Watched
-from motet.engine.hosts import crossing
+from motet.engine.hosts import crossing, reach
 from motet.engine.hosts import post as post_module
 from motet.engine.hosts.cuts import Cuts
 from motet.engine.hosts.driver import Patience, TooManyLosses
@@ -182,6 +182,34 @@ def test_too_many_losses_in_a_row_end_the_run_with_their_causes() -> None:
     with pytest.raises(TooManyLosses, match=said) as caught:
         disturbed([(1, 0)] * 9, every=1e9)
     assert len(caught.value.recoveries) == 3 and all(each.iteration == 0 for each in caught.value.recoveries)
+
+
+class Stopping(Killing):
+    """Kills a host of the first generation, and stops some of the second while they start."""
+
+    def __init__(self, stopped: tuple[int, ...]):
+        super().__init__(2, [(1, 3)])
+        self.stopped = stopped
+
+    def launched(self, generation: int, hosts: LocalHosts) -> None:
+        super().launched(generation, hosts)
+        for host in self.stopped if generation == 2 else ():
+            hosts.hosts[host].describe = lambda: time.sleep(3)  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("stopped", [(1,), (0, 1)])
+def test_hosts_that_are_stopped_while_they_start_are_replaced_soon(
+    stopped: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have no pulse yet: one is known by the other, both by how long the generation before took."""
+    monkeypatch.setattr(reach, "AT_LEAST", 0.5)
+    launcher = Stopping(stopped)
+    led = Led(ALGORITHMS["impala"], LAG, launcher, every=0.02)
+    launcher.driver = led.driver
+    assert_identical(led.run(), local(LAG, ALGORITHMS["impala"])[0])
+    killed, late = led.driver.recoveries
+    assert "was killed by a test" in killed.cause
+    assert f"host {stopped[0]} has not answered for 0.5" in late.cause and "asked to describe" in late.cause
 
 
 def test_a_run_is_stopped_at_a_cut_and_goes_on_from_there() -> None:

@@ -90,6 +90,8 @@ class Driver:
         """Why a host was lost last, and when, while that is not survived."""
         self.usage: dict[int, Mapping[str, float]] = {}
         """What each host has told of its parts last."""
+        self.came_up: float | None = None
+        """Seconds that the processes of a generation took to come up, at most; None: none has."""
         self.stopping = self.ending = False
         """Whether somebody wants to stop the run, and whether all have agreed where it ends."""
         self.told = self.begun = self.start.iteration if self.start else 0

@@ -12,7 +12,7 @@ import numpy as np
 from motet.engine.cut import RunCut
 from motet.engine.hosts import task as tasks
 from motet.engine.hosts.failure import Failure, explained
-from motet.engine.hosts.reach import Hosts, Lost, Pulse, ask_all
+from motet.engine.hosts.reach import Hosts, Lost, Pulse, ask_all, later
 from motet.engine.packing import pack, unpack
 from motet.engine.run import Outcome
 from motet.errors import BadOption, BadPlan, Disconnected, Diverged
@@ -57,7 +57,7 @@ class Generation:
     def _begin(self, hosts: Hosts) -> None:
         driver, patience, self.hosts = self.driver, self.driver.patience, hosts
         everyone = range(self.plan.hosts)
-        self.about = dict(enumerate(ask_all(hosts, [()] * len(everyone), "describe", patience.start)))
+        self.about = dict(enumerate(self._come_up()))
         check_versions(self.about)
         if spanning(self.plan):
             self._meet()
@@ -70,6 +70,16 @@ class Generation:
         ahead = driver.reporter.until, driver.onlooker.every, self.reach
         starts = [(self.number, addresses, self._start(host), self._is_exact, *ahead) for host in everyone]
         ask_all(hosts, starts, "begin", patience.start, pulse)
+
+    def _come_up(self) -> list[Mapping[str, Any]]:
+        """What hosts say of themselves when their processes have come up. Before that they have no pulse to feel, so
+        what tells that one is stopped is how long others took, now or in the generations before."""
+        driver, began = self.driver, time.monotonic()
+        patience = driver.patience.start
+        patience = patience if driver.came_up is None else min(patience, later(driver.came_up))
+        found = ask_all(self.hosts, [()] * self.plan.hosts, "describe", patience, alike=True)
+        driver.came_up = max(driver.came_up or 0.0, time.monotonic() - began)
+        return found
 
     def _meet(self) -> None:
         """Let hosts that programs span find each other."""

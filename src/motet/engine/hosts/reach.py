@@ -63,12 +63,29 @@ class Pulse:
                 raise Lost(host, f"has not answered for {self.heartbeat:g} s")
 
 
+LATE, AT_LEAST = 4.0, 60.0
+"""How much longer than another one a process may take to come up: so many times as long, and so many seconds."""
+
+
+def later(seconds: float) -> float:
+    """How long processes may take to come up, where others took so many seconds."""
+    return seconds + max(LATE * seconds, AT_LEAST)
+
+
 def ask_all(
-    hosts: Hosts, arguments: Sequence[tuple[Any, ...]], method: str, patience: float, pulse: Pulse | None = None
+    hosts: Hosts,
+    arguments: Sequence[tuple[Any, ...]],
+    method: str,
+    patience: float,
+    pulse: Pulse | None = None,
+    *,
+    alike: bool = False,
 ) -> list[Any]:
-    """Ask every host, each with arguments of its own -> all answers. What one raised is raised here."""
+    """Ask every host, each with arguments of its own -> all answers. What one raised is raised here. Where it takes all
+    of them `alike` long, nobody may answer much `later` than the first."""
     tickets = {host: hosts.ask(host, method, *each) for host, each in enumerate(arguments)}
-    waiting, deadline = dict(tickets), time.monotonic() + patience
+    waiting, began = dict(tickets), time.monotonic()
+    deadline = began + patience
     while waiting:
         done = hosts.ready(list(waiting.values()), max(0.0, min(1.0, deadline - time.monotonic())))
         for host in [host for host, ticket in waiting.items() if ticket in done]:
@@ -76,8 +93,10 @@ def ask_all(
             if isinstance(answer, Failure):
                 raise answer.error()
             tickets[host] = answer
+            if alike:
+                deadline, alike = min(deadline, began + later(time.monotonic() - began)), False
         if pulse is not None:
             pulse.feel(waiting)
         if waiting and time.monotonic() > deadline:
-            raise Lost(min(waiting), f"has not answered for {patience:g} s (asked to {method})")
+            raise Lost(min(waiting), f"has not answered for {deadline - began:.3g} s (asked to {method})")
     return [tickets[host] for host in range(len(arguments))]
