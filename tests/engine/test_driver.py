@@ -194,7 +194,7 @@ class Stopping(Killing):
     def launched(self, generation: int, hosts: LocalHosts) -> None:
         super().launched(generation, hosts)
         for host in self.stopped if generation == 2 else ():
-            hosts.hosts[host].describe = lambda: time.sleep(3)  # type: ignore[method-assign]
+            hosts.hosts[host].describe = lambda: time.sleep(8)  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("stopped", [(1,), (0, 1)])
@@ -202,14 +202,15 @@ def test_hosts_that_are_stopped_while_they_start_are_replaced_soon(
     stopped: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They have no pulse yet: one is known by the other, both by how long the generation before took."""
-    monkeypatch.setattr(reach, "AT_LEAST", 0.5)
+    monkeypatch.setattr(reach, "AT_LEAST", 2.0)
     launcher = Stopping(stopped)
     led = Led(ALGORITHMS["impala"], LAG, launcher, every=0.02)
     launcher.driver = led.driver
     assert_identical(led.run(), local(LAG, ALGORITHMS["impala"])[0])
     killed, late = led.driver.recoveries
     assert "was killed by a test" in killed.cause
-    assert f"host {stopped[0]} has not answered for 0.5" in late.cause and "asked to describe" in late.cause
+    assert re.fullmatch(rf"host {stopped[0]} has not answered for [\d.]+ s \(asked to describe\)", late.cause)
+    assert late.seconds < 60
 
 
 def test_a_run_is_stopped_at_a_cut_and_goes_on_from_there() -> None:
