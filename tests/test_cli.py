@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import motet
@@ -301,6 +302,27 @@ def test_an_interrupt_that_python_drops_comes_again():
     with pytest.raises(KeyboardInterrupt), insistent_interrupts():
         wait_long()
     assert time.monotonic() - start < 10
+
+
+def test_an_interrupt_that_comes_again_wakes_whoever_has_just_begun_to_wait():
+    class Thing:
+        def __del__(self):
+            raise KeyboardInterrupt
+
+    def wait_long(busy):
+        Thing()
+        sum(range(busy))  # In one step of Python: nothing is looked at meanwhile.
+        time.sleep(20)
+
+    numbers = range(1_000_000)
+    start = time.perf_counter()
+    sum(numbers)
+    a_second = int(len(numbers) / (time.perf_counter() - start))
+    for busy in np.linspace(0.046, 0.058, 25):  # Around the moment at which the interrupt is sent.
+        start = time.monotonic()
+        with pytest.raises(KeyboardInterrupt), insistent_interrupts():
+            wait_long(int(a_second * busy))
+        assert time.monotonic() - start < 10
 
 
 def test_tests_of_interrupts_pass_as_a_background_job():

@@ -18,8 +18,7 @@ def insistent_interrupts() -> Iterator[None]:
 
     def again(lost: Any) -> None:
         if issubclass(lost.exc_type, KeyboardInterrupt):
-            # Not at once: that would be in this very hook.
-            threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+            _send_until_taken()
         else:
             before(lost)
 
@@ -28,6 +27,32 @@ def insistent_interrupts() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = before
+
+
+def _send_until_taken() -> None:
+    """Send SIGINT to the main thread, which calls this, until Python has acted on it.
+
+    Once is not enough: a signal that comes between Python's last look and the start of a system call is noticed only
+    when that call ends, and a wait for a result ends late or never.
+    """
+    taken = threading.Event()
+    handler = signal.getsignal(signal.SIGINT)
+
+    def take(number: int, frame: Any) -> Any:
+        taken.set()
+        signal.signal(signal.SIGINT, handler)
+        return handler(number, frame) if callable(handler) else None
+
+    def send() -> None:
+        while not taken.wait(0.05):  # Not at once: that would be in Python's hook for lost errors.
+            signal.pthread_kill(main, signal.SIGINT)
+            if signal.getsignal(signal.SIGINT) is not take:
+                return  # It was taken, or somebody else hears of signals now, to whom one is enough.
+
+    main = threading.main_thread().ident
+    assert main is not None
+    signal.signal(signal.SIGINT, take)
+    threading.Thread(target=send, name="motet-interrupt", daemon=True).start()
 
 
 def leave(code: int) -> NoReturn:
