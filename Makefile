@@ -6,12 +6,14 @@ ONLY ?=
 # Tests compile much and compute little: let XLA spend less on making programs fast, and not cut each in many pieces to
 # be compiled side by side, since there are others to compile meanwhile.
 QUICKLY := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false \
-	--xla_cpu_parallel_codegen_split_count=1"
+	--xla_cpu_opt_preset=CPU_OPT_PRESET_FAST_COMPILE --xla_cpu_parallel_codegen_split_count=1"
 # More processes than cores, since some wait; tests that share a compiled run stay in one process.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup
-# What is tested in double precision too, where a difference cannot hide behind rounding.
-EXACT := tests/envs/test_gymnasium_twins.py tests/laws/test_law_3_fused_equals_handwritten.py \
-	tests/laws/test_law_4_plans_keep_the_mathematics.py tests/published
+# What is tested in double precision, where a difference cannot hide behind rounding.
+EXACT := tests/laws/test_law_3_fused_equals_handwritten.py tests/laws/test_law_4_plans_keep_the_mathematics.py \
+	tests/published
+# What is tested in both.
+BOTH := tests/envs/test_gymnasium_twins.py
 
 .PHONY: help train test trials cluster quick attack kills oracle failures learning mutations browser newcomer defaults \
 	bench lint format docs clean
@@ -36,10 +38,10 @@ TRIALS := $(wildcard tests/test_*.py) tests/hardening tests/runs $(RESUMED)
 HOSTS := tests/engine/test_driver.py tests/engine/test_watched_hosts.py tests/engine/test_crossing.py \
 	tests/engine/test_host_events.py
 
-test: lint .venv/installed  ## linters, types, and the tests of the package and its laws, in both precisions
-	$(QUICKLY) $(PYTEST) $(CORE) -m "not slow" $(patsubst %,--ignore=%,$(BITS) $(RESUMED) $(HOSTS))
+test: lint .venv/installed  ## linters, types, and the tests of the package and its laws
+	$(QUICKLY) $(PYTEST) $(CORE) -m "not slow" $(patsubst %,--ignore=%,$(BITS) $(EXACT) $(RESUMED) $(HOSTS))
 	$(PYTEST) $(BITS)
-	JAX_ENABLE_X64=1 $(QUICKLY) $(PYTEST) $(EXACT)
+	JAX_ENABLE_X64=1 $(QUICKLY) $(PYTEST) $(EXACT) $(BOTH)
 
 trials: .venv/installed  ## commands, records, documents, examples; what breaks on purpose, and what stops and goes on
 	$(QUICKLY) $(PYTEST) $(TRIALS) -m "not slow and not attack"

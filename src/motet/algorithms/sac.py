@@ -58,11 +58,11 @@ class SAC(Algorithm):
     max_lag: ClassVar[int | None] = None
     action_spaces: ClassVar[tuple[type[Space], ...]] = (Box, Discrete)
 
-    num_envs: int = option(8, 1)
+    num_envs: int = option(4, 1)
     """Environments that act side by side."""
     train_frequency: int = option(1, 1)
     """Steps of every environment between two trainings."""
-    gradient_steps: int = option(8, 1)
+    gradient_steps: int = option(6, 1)
     """Gradient steps in each training."""
     batch_size: int = option(128, 1)
     """Items drawn from the replay for a gradient step."""

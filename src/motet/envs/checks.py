@@ -221,7 +221,7 @@ BOOLS = frozenset((bool, np.bool_))
 
 
 def _are(values: Sequence[Any] | np.ndarray, types: frozenset[type]) -> bool:
-    return isinstance(values, tuple) and types.issuperset(map(type, values))
+    return isinstance(values, tuple | list) and types.issuperset(map(type, values))
 
 
 def _write_scalars(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import gymnasium
 import numpy as np
@@ -45,6 +45,16 @@ At = list[int] | memoryview
 
 Build = Callable[[Seats, At, np.ndarray], Group]
 """Makes a group, which keeps the number up to date, and a record of observations outside of bounds."""
+
+
+class Given(NamedTuple):
+    """What environments returned from a step: a value for each, column by column."""
+
+    observations: list[Any]
+    """`HELD` for one that is in its row already."""
+    rewards: list[Any]
+    terminated: list[Any]
+    truncated: list[Any]
 
 
 class Singles:
@@ -91,11 +101,10 @@ class Singles:
 
     def _step_all(self, out: Slot) -> bool:
         """Step every environment -> whether some episode ended."""
-        several = len(self.steps) > 1
-        results, held = self._step_each(out, several)
-        flagged = None if several else self._write_one(results[0], out)
+        given = self._step_each(out)
+        flagged = self._write_one(given, out) if len(self.steps) == 1 else None
         if flagged is None:
-            flagged = self._write_all(results, held if several else None, out)
+            flagged = self._write_all(given, out)
         self.length += 1
         self.to_limit -= 1
         if self.to_limit > 0:
@@ -103,57 +112,55 @@ class Singles:
         np.logical_or(out.truncated, self.length >= self.limits, out=out.truncated)
         return bool((out.terminated | out.truncated).any())
 
-    def _step_each(self, out: Slot, several: bool) -> tuple[list[Any], list[Any]]:
+    def _step_each(self, out: Slot) -> Given:
         """What each environment gives. Of several, each observation is held before the next environment steps, since
         they may share a buffer: in its row if that holds it as it is, else as a copy.
 
-        This is the innermost loop of all: every name in it is at hand.
+        This is the innermost loop of all: every name in it is at hand, and it keeps hold of nothing that the next
+        environment could have the memory of.
         """
-        at, results, held = self.at, [], []
-        append, keep, array = results.append, held.append, np.ndarray
-        leaf = self.observations.held_alike(out.next_observation)
+        at, array, several, wrong = self.at, np.ndarray, len(self.steps) > 1, None
+        given = Given([], [], [], [])
+        held, rewards, terminated, truncated = (column.append for column in given)
+        leaf = self.observations.held_alike(out.next_observation) if several else None
         dtype, shape = (leaf.dtype, leaf.shape[1:]) if leaf is not None else (None, None)
         actions = self.actions.rows(out.action)
         try:
             for row, (step, action) in enumerate(zip(self.steps, actions, strict=True)):
                 at[0] = row
                 result = step(action)
-                append(result)
-                if not several or type(result) is not tuple or not result:
-                    continue
-                value = result[0]
+                if not isinstance(result, tuple) or len(result) != 5:
+                    wrong = self._wrong_step(row, result)
+                    break
+                value, reward, ended, cut_off, _ = result
+                rewards(reward)
+                terminated(ended)
+                truncated(cut_off)
                 if leaf is not None and type(value) is array and value.dtype is dtype and value.shape == shape:
                     leaf[row] = value
-                    keep(HELD)
+                    held(HELD)
                 else:
-                    keep(copied(value))
+                    held(copied(value) if several else value)
         except BaseException as error:  # also sys.exit(), which would end this thread without a word
             if is_ctrl_c(error):
                 raise
             raise self._failed(at[0], error) from error
-        return results, held
+        if wrong is not None:
+            raise wrong
+        return given
 
-    def _write_all(self, results: list[Any], held: list[Any] | None, out: Slot) -> bool:
+    def _write_all(self, given: Given, out: Slot) -> bool:
         """Check what all environments returned, and write it down -> whether one says that its episode ended."""
-        try:
-            observations, rewards, terminated, truncated, _ = zip(*results, strict=True)
-        except (TypeError, ValueError):
-            raise self._wrong_step(results) from None
-        if held is None:
-            self.observations.write(observations, out.next_observation, self._blame)
-        else:
-            self.observations.write_held(held, out.next_observation, self._blame)
-        write_rewards(rewards, out.reward, self._blame)
-        write_flags("terminated", terminated, out.terminated, self._blame)
-        write_flags("truncated", truncated, out.truncated, self._blame)
-        return True in terminated or True in truncated
+        self.observations.write_held(given.observations, out.next_observation, self._blame)
+        write_rewards(given.rewards, out.reward, self._blame)
+        write_flags("terminated", given.terminated, out.terminated, self._blame)
+        write_flags("truncated", given.truncated, out.truncated, self._blame)
+        return True in given.terminated or True in given.truncated
 
-    def _write_one(self, result: Any, out: Slot) -> bool | None:
+    def _write_one(self, given: Given, out: Slot) -> bool | None:
         """The same for one environment, if all it returned is plain, or None: as a batch of one it takes longer than
         many an environment's whole step."""
-        if type(result) is not tuple or len(result) != 5:
-            return None
-        observation, reward, terminated, truncated, _ = result
+        (observation,), (reward,), (terminated,), (truncated,) = given
         plain = type(reward) is float and type(terminated) is bool and type(truncated) is bool
         if not plain or abs(reward) > LARGEST_REWARD or not self.observations.is_plain(observation):
             return None
@@ -217,10 +224,9 @@ class Singles:
         when = f"in step {step} of its episode" if step else "in reset"
         return EnvironmentFailed(f"{self._who(row)} raised {when}: {described(error)}", self.piece.first + row, step)
 
-    def _wrong_step(self, results: list[Any]) -> BadEnvironment:
-        row = next(row for row, result in enumerate(results) if not isinstance(result, tuple) or len(result) != 5)
+    def _wrong_step(self, row: int, result: Any) -> BadEnvironment:
         expected = "(observation, reward, terminated, truncated, info)"
-        return self._blame(row, f"step should return {expected}, but returned {_short(results[row])}")
+        return self._blame(row, f"step should return {expected}, but returned {_short(result)}")
 
 
 def close(env: Any) -> None:
