@@ -13,6 +13,7 @@ from gymnasium.wrappers import OrderEnforcing, TimeLimit
 from motet.envs.actions import Actions
 from motet.envs.checks import HELD, Observations, copied, write_flags, write_rewards
 from motet.envs.form import Form, Make, check_same_spaces
+from motet.envs.quick_spaces import quicken
 from motet.envs.slots import Slot
 from motet.errors import BadEnvironment, EnvironmentFailed, MotetError, described, is_ctrl_c
 from motet.flow.host import numbered
@@ -209,6 +210,7 @@ class Singles:
                 "For a gymnasium.vector.VectorEnv, say Gymnasium(..., vector=True)."
             )
         check_same_spaces(self.form, env.observation_space, env.action_space, self._who(row))
+        quicken(env)
         return env
 
     def _who(self, row: int) -> str:
