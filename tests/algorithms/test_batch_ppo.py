@@ -10,7 +10,7 @@ import pytest
 import motet
 from motet.algorithms.batch_ppo import BatchPPO, Penalised, centre_and_reach
 from motet.algorithms.normalize import PLAIN
-from motet.algorithms.ppo import Batch
+from motet.algorithms.proximal import Batch
 from motet.flow.algorithm import Spec
 from motet.flow.spaces import Box
 from tests.laws.cases import assert_close, learner, run, traced

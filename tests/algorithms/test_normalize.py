@@ -12,7 +12,7 @@ import motet
 from motet.algorithms.descent import Learner
 from motet.algorithms.normalize import Moments, Statistics, measure, merge, normalise, nothing_seen
 from motet.algorithms.observations import Observed
-from motet.algorithms.ppo import Scaled
+from motet.algorithms.proximal import Scaled
 from tests.laws.cases import ALGORITHMS, assert_close, learner, run, state, traced
 
 SCALED = ALGORITHMS["ppo-scaled"]

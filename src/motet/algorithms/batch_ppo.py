@@ -16,7 +16,7 @@ from motet.algorithms.actor_critic import ActorCritic, Params
 from motet.algorithms.descent import RATE, Rate, start
 from motet.algorithms.distributions import DiagonalNormal, Distribution
 from motet.algorithms.networks import run
-from motet.algorithms.ppo import Acting, Batch, Proximal, Scaled, ScaledLearner, unpack
+from motet.algorithms.proximal import Acting, Batch, Proximal, Scaled, ScaledLearner, unpack
 from motet.algorithms.returns import real
 from motet.flow.algorithm import option
 from motet.flow.batch import batch_mean

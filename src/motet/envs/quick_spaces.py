@@ -26,5 +26,6 @@ def quicken(env: gymnasium.Env) -> None:
     whoever holds it, samples from it or compares with it finds what he knows."""
     space = env.unwrapped.action_space
     if type(space) is Discrete:
-        space.__class__ = Quick
-        space.quick = range(int(space.start), int(space.start + space.n))
+        the_same: Any = space
+        the_same.__class__ = Quick
+        the_same.quick = range(int(space.start), int(space.start + space.n))
