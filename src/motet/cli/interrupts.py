@@ -49,8 +49,7 @@ def _send_until_taken() -> None:
             if signal.getsignal(signal.SIGINT) is not take:
                 return  # It was taken, or somebody else hears of signals now, to whom one is enough.
 
-    main = threading.main_thread().ident
-    assert main is not None
+    main = threading.get_ident()
     signal.signal(signal.SIGINT, take)
     threading.Thread(target=send, name="motet-interrupt", daemon=True).start()
 
