@@ -7,9 +7,11 @@ down for a while slows down both. This file is run by the peers' interpreter too
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -23,15 +25,23 @@ from benchmarks import host_sides, replay_sides
 ROOT = Path(__file__).parents[1]
 PATIENCE = 600.0
 """Seconds that a side may take for one answer."""
+WAKING = 0.5
+"""Seconds that one which was stopped has to catch up with what it missed, before its clock starts."""
 
 Sample = Callable[[], None]
 
 
 class Side:
-    """The parent's end of one side."""
+    """The parent's end of one side.
 
-    def __init__(self, name: str, options: Mapping[str, Any], python: Path | str = sys.executable):
-        self.name = name
+    With `still`, it is stopped whenever it is not asked, with all processes that it has started: those of Ray are at
+    work even if nobody wants anything of them.
+    """
+
+    def __init__(
+        self, name: str, options: Mapping[str, Any], python: Path | str = sys.executable, *, still: bool = False
+    ):
+        self.name, self.still = name, still
         command = [str(python), "-m", "benchmarks.sides", name, json.dumps(options)]
         self.process = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
@@ -41,13 +51,26 @@ class Side:
         except BaseException:
             self.close()
             raise
+        self._hold(signal.SIGSTOP)
 
     def sample(self) -> float:
         """Run one sample -> its seconds."""
         assert self.process.stdin is not None
+        self._hold(signal.SIGCONT)
         self.process.stdin.write("go\n")
         self.process.stdin.flush()
-        return self._answer()["seconds"]
+        seconds = self._answer()["seconds"]
+        self._hold(signal.SIGSTOP)
+        return seconds
+
+    def _hold(self, number: int) -> None:
+        if not self.still:
+            return
+        for process in (self.process.pid, *_descendants(self.process.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, number)
+        if number == signal.SIGCONT:
+            time.sleep(WAKING)
 
     def _answer(self) -> dict[str, Any]:
         assert self.process.stdout is not None
@@ -64,6 +87,7 @@ class Side:
 
     def close(self) -> None:
         """End the process: it stops when it has nothing more to read."""
+        self._hold(signal.SIGCONT)
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:
                 stream.close()
@@ -78,6 +102,19 @@ class Side:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _descendants(process: int) -> list[int]:
+    """All processes that one has started, those of its children too."""
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(folder.name))
+    found = [process]
+    for each in found:
+        found += children.get(each, [])
+    return found[1:]
 
 
 def motet(algorithm: str, env: str, options: dict[str, Any], iterations: int, devices: int = 1) -> Sample:
