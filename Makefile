@@ -33,13 +33,14 @@ BITS := tests/replay/test_tree.py tests/replay/test_draws.py tests/laws/test_law
 CORE := $(filter-out tests/cluster/ tests/hardening/ tests/runs/,$(wildcard tests/*/))
 # What users type, read and meet, what breaks on purpose, stops and goes on: mostly processes that start, wait and end.
 RESUMED := tests/laws/test_law_14_a_cut_is_free.py
-TRIALS := $(wildcard tests/test_*.py) tests/hardening tests/runs $(RESUMED)
+BROKEN := tests/engine/test_host_failures.py tests/envs/test_bad_host_envs.py
+TRIALS := $(wildcard tests/test_*.py) tests/hardening tests/runs $(RESUMED) $(BROKEN)
 # Runs over hosts without a cluster: in one process, over real sockets.
 HOSTS := tests/engine/test_driver.py tests/engine/test_watched_hosts.py tests/engine/test_crossing.py \
 	tests/engine/test_host_events.py
 
 test: lint .venv/installed  ## linters, types, and the tests of the package and its laws
-	$(QUICKLY) $(PYTEST) $(CORE) -m "not slow" $(patsubst %,--ignore=%,$(BITS) $(EXACT) $(RESUMED) $(HOSTS))
+	$(QUICKLY) $(PYTEST) $(CORE) -m "not slow" $(patsubst %,--ignore=%,$(BITS) $(EXACT) $(RESUMED) $(BROKEN) $(HOSTS))
 	$(PYTEST) $(BITS)
 	JAX_ENABLE_X64=1 $(QUICKLY) $(PYTEST) $(EXACT) $(BOTH)
 
