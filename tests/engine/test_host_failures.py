@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import signal
@@ -121,19 +122,24 @@ motet.train(ppo, "gymnasium/CartPole-v1", motet.batched(workers=2), total_timest
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_workers_end_with_the_run(how: signal.Signals) -> None:
     """Ctrl-C, or the whole process shot dead."""
-    process = subprocess.Popen([sys.executable, "-c", TRAIN], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    assert process.stdout is not None
-    process.stdout.readline()
-    workers = _wait_for(lambda: found if len(found := _children_of(process.pid)) >= 2 else None)
-    process.send_signal(how)
-    process.wait(60)
-    process.stdout.close()
+    with subprocess.Popen([sys.executable, "-c", TRAIN], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            workers = _wait_for(lambda: found if len(found := _children_of(process.pid)) >= 2 else None)
+            process.send_signal(how)
+            process.wait(60)
+        finally:
+            process.kill()
     _wait_for(lambda: True if not any(Path(f"/proc/{pid}").exists() for pid in workers) else None)
 
 
 def _children_of(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return [int(word) for task in tasks for word in (task / "children").read_text().split()]
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
+            found += map(int, (task / "children").read_text().split())
+    return found
 
 
 def _wait_for(what: Any, seconds: float = 60.0) -> Any:
