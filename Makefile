@@ -9,11 +9,9 @@ QUICKLY := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_cpu_
 	--xla_cpu_opt_preset=CPU_OPT_PRESET_FAST_COMPILE --xla_cpu_parallel_codegen_split_count=1"
 # More processes than cores, since some wait; tests that share a compiled run stay in one process.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup
-# What is tested in double precision, where a difference cannot hide behind rounding.
-EXACT := tests/laws/test_law_3_fused_equals_handwritten.py tests/laws/test_law_4_plans_keep_the_mathematics.py \
-	tests/published
-# What is tested in both.
-BOTH := tests/envs/test_gymnasium_twins.py
+# What is tested in double precision too, where a difference cannot hide behind rounding.
+EXACT := tests/envs/test_gymnasium_twins.py tests/laws/test_law_3_fused_equals_handwritten.py \
+	tests/laws/test_law_4_plans_keep_the_mathematics.py tests/published
 
 .PHONY: help train test trials cluster quick attack kills oracle failures learning mutations browser newcomer defaults \
 	bench lint format docs clean
@@ -39,10 +37,10 @@ TRIALS := $(wildcard tests/test_*.py) tests/hardening tests/runs $(RESUMED) $(BR
 HOSTS := tests/engine/test_driver.py tests/engine/test_watched_hosts.py tests/engine/test_crossing.py \
 	tests/engine/test_host_events.py
 
-test: lint .venv/installed  ## linters, types, and the tests of the package and its laws
-	$(QUICKLY) $(PYTEST) $(CORE) -m "not slow" $(patsubst %,--ignore=%,$(BITS) $(EXACT) $(RESUMED) $(BROKEN) $(HOSTS))
+test: lint .venv/installed  ## linters, types, and the tests of the package and its laws, in both precisions
+	$(QUICKLY) $(PYTEST) $(CORE) -m "not slow" $(patsubst %,--ignore=%,$(BITS) $(RESUMED) $(BROKEN) $(HOSTS))
 	$(PYTEST) $(BITS)
-	JAX_ENABLE_X64=1 $(QUICKLY) $(PYTEST) $(EXACT) $(BOTH)
+	JAX_ENABLE_X64=1 $(QUICKLY) $(PYTEST) $(EXACT)
 
 trials: .venv/installed  ## commands, records, documents, examples; what breaks on purpose, and what stops and goes on
 	$(QUICKLY) $(PYTEST) $(TRIALS) -m "not slow and not attack"
