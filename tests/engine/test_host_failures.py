@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import signal
@@ -20,6 +19,7 @@ import pytest
 
 import motet
 from motet.engine import threads
+from tests.hardening.left import children as started_by
 from tests.laws import host_envs
 from tests.laws.cases import run, state, traced
 from tests.laws.tally import ENVS, STEPS, Tally
@@ -126,20 +126,12 @@ def test_workers_end_with_the_run(how: signal.Signals) -> None:
         try:
             assert process.stdout is not None
             process.stdout.readline()
-            workers = _wait_for(lambda: found if len(found := _children_of(process.pid)) >= 2 else None)
+            workers = _wait_for(lambda: found if len(found := started_by(process.pid)) >= 2 else None)
             process.send_signal(how)
             process.wait(60)
         finally:
             process.kill()
     _wait_for(lambda: True if not any(Path(f"/proc/{pid}").exists() for pid in workers) else None)
-
-
-def _children_of(pid: int) -> list[int]:
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
-            found += map(int, (task / "children").read_text().split())
-    return found
 
 
 def _wait_for(what: Any, seconds: float = 60.0) -> Any:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +19,7 @@ from motet.errors import EnvironmentFailed, EnvironmentTimeout
 from motet.flow.host import Opening
 from tests.envs import host_envs
 from tests.envs.host_envs import Bad, Chatty, Counter
+from tests.hardening.left import children, descriptors
 
 
 def play(make: Any, workers: int, steps: int = 40, **opening: Any) -> None:
@@ -43,10 +42,9 @@ def fails(kind: type[Exception], make: Any, *messages: str, workers: int, **open
     return caught.value
 
 
-def left_behind() -> tuple[int, int]:
+def left_behind() -> set[object]:
     """Open descriptors and child processes."""
-    children = [path.read_text().split() for path in Path("/proc/self/task").glob("*/children")]
-    return len(os.listdir("/proc/self/fd")), sum(map(len, children))
+    return {*descriptors(), *children()}
 
 
 WRONG = [

@@ -16,8 +16,9 @@ MARK = "MOTET_ATTACK"
 """The variable by which the processes of a case are known, whoever started them."""
 
 
-def children() -> set[int]:
-    return {int(pid) for task in Path("/proc/self/task").iterdir() for pid in _read(task / "children").split()}
+def children(of: int | str = "self") -> set[int]:
+    """The processes that one has started and not yet waited for."""
+    return {int(pid) for task in Path(f"/proc/{of}/task").iterdir() for pid in _read(task / "children").split()}
 
 
 def marked(mark: str) -> list[int]:
@@ -77,6 +78,7 @@ def nothing_left(*, hanging: bool = False, within: float = 5.0) -> Iterator[None
 
 
 def _read(path: Path) -> str:
+    """Nothing, of a process or thread that has ended meanwhile."""
     try:
         return path.read_text()
     except OSError:
