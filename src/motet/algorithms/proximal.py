@@ -106,7 +106,7 @@ class Proximal(Algorithm):
     """Lower the step size linearly to 0 over the run."""
     discount: float = option(0.99, 0, 1)
     """What a reward one step later is worth."""
-    gae_lambda: float = option(0.98, 0, 1)
+    gae_lambda: float = option(0.95, 0, 1)
     """How far advantages look ahead: 0 one step, 1 to the rollout's end."""
     value_weight: float = option(0.25, 0)
     """Weight of the value loss."""
