@@ -1,5 +1,10 @@
 """The settings under which the suite runs are those under which users train, and are put back after that."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import jax
 
 import motet
@@ -35,3 +40,16 @@ def test_all_settings_are_put_back(monkeypatch) -> None:
         finally:
             jax.config.update("jax_compilation_cache_dir", folder)
             jax.config.update(ASYNC, SETTINGS["while"][ASYNC])
+
+
+def test_what_trains_and_what_evaluates_is_kept_for_the_next_process(tmp_path: Path) -> None:
+    code = """
+import motet
+result = motet.train(motet.A2C(num_envs=4, num_steps=4), "CartPole-v1", total_timesteps=32, progress=False)
+motet.evaluate(result.policy, "CartPole-v1", episodes=4)
+"""
+    told = ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "XLA_FLAGS")
+    environment = {name: value for name, value in os.environ.items() if name not in told}
+    subprocess.run([sys.executable, "-c", code], env={**environment, "HOME": str(tmp_path)}, check=True)
+    kept = {each.name.split("-")[0] for each in (tmp_path / ".cache" / "motet" / "xla").iterdir()}
+    assert kept >= {"jit__many", "jit__play"}

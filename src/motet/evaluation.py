@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from motet import envs, forked
+from motet.engine import cache
 from motet.flow.environment import Environment
 from motet.flow.host import HostEnvironment
 from motet.runs import evaluate as played
@@ -33,14 +34,15 @@ def evaluate(
     seconds, and dead workers are started anew `restarts` times.
     """
     forked.refuse()
-    return played.evaluate(
-        policy,
-        envs.as_environment(env),
-        episodes=episodes,
-        seed=seed,
-        max_steps=max_steps,
-        explore=explore,
-        workers=workers,
-        step_timeout=step_timeout,
-        restarts=restarts,
-    )
+    with cache.kept():
+        return played.evaluate(
+            policy,
+            envs.as_environment(env),
+            episodes=episodes,
+            seed=seed,
+            max_steps=max_steps,
+            explore=explore,
+            workers=workers,
+            step_timeout=step_timeout,
+            restarts=restarts,
+        )

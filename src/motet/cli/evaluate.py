@@ -15,8 +15,8 @@ def evaluate(args: list[str]) -> int:
     from motet.cli.parsing import parse
 
     options = parse("evaluate", args, ABOUT, run=EvaluateOptions)
+    from motet.evaluation import evaluate
     from motet.opened import open_run
-    from motet.runs.evaluate import evaluate
 
     if options.run.episodes < 1:
         raise BadOption(f"--episodes must be at least 1, got {options.run.episodes}")

@@ -17,10 +17,10 @@ def export(args: list[str]) -> int:
 
     run = parse("export", args, ABOUT, run=ExportOptions).run
     from motet.cli.arguments import busy
+    from motet.evaluation import evaluate
     from motet.exporting import export
     from motet.opened import open_run
     from motet.runs.card import facts_of
-    from motet.runs.evaluate import evaluate
 
     if run.evaluate_episodes < 0:
         raise BadOption(f"--evaluate-episodes must be at least 0, got {run.evaluate_episodes}")

@@ -43,9 +43,9 @@ def report(args: list[str]) -> int:
 
 def _played(run: Any, folder: Path) -> Any:
     """An evaluation and a film; a run that cannot be played has a page all the same."""
+    from motet.evaluation import evaluate
     from motet.opened import open_run
     from motet.recording import record
-    from motet.runs.evaluate import evaluate
     from motet.runs.report.page import Shown
     from motet.runs.video import best_format
 

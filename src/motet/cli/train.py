@@ -66,9 +66,9 @@ def conclude(run: Any, result: Result, env: Any, env_name: str, seed: int) -> in
 
 def _evaluate(run: Any, result: Result, env: Any, seed: int) -> Evaluation:
     """With as many workers as the training had, and the same limits."""
-    from motet.runs import evaluate
+    from motet.evaluation import evaluate
 
-    return evaluate.evaluate(
+    return evaluate(
         result.policy,
         env,
         episodes=run.evaluate_episodes,
