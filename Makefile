@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup
 EXACT := tests/envs/test_gymnasium_twins.py tests/laws/test_law_3_fused_equals_handwritten.py \
 	tests/laws/test_law_4_plans_keep_the_mathematics.py tests/published
 
-.PHONY: help train test trials cluster quick attack kills oracle failures learning mutations browser newcomer defaults \
+.PHONY: help train test trials cluster hosts quick attack kills oracle failures learning mutations browser newcomer defaults \
 	bench lint format docs clean
 
 help:  ## what can be made
@@ -27,6 +27,9 @@ train: .venv/trains  ## train PPO on CartPole, with a progress display
 BITS := tests/replay/test_tree.py tests/replay/test_draws.py tests/laws/test_law_5_lag_is_exact.py \
 	tests/laws/test_law_16_control_flow_has_no_clock.py
 
+# What compares a run with a clock has the machine to itself.
+CLOCKED := tests/engine/test_virtual.py
+
 # The rooms of the package, and the laws: from a loop to what is computed.
 CORE := $(filter-out tests/cluster/ tests/hardening/ tests/runs/,$(wildcard tests/*/))
 # What users type, read and meet, what breaks on purpose, stops and goes on: mostly processes that start, wait and end.
@@ -38,7 +41,8 @@ HOSTS := tests/engine/test_driver.py tests/engine/test_watched_hosts.py tests/en
 	tests/engine/test_host_events.py
 
 test: lint .venv/installed  ## linters, types, and the tests of the package and its laws, in both precisions
-	$(QUICKLY) $(PYTEST) $(CORE) -m "not slow" $(patsubst %,--ignore=%,$(BITS) $(RESUMED) $(BROKEN) $(HOSTS))
+	$(QUICKLY) $(PYTEST) $(CORE) -m "not slow" $(patsubst %,--ignore=%,$(BITS) $(CLOCKED) $(RESUMED) $(BROKEN) $(HOSTS))
+	$(QUICKLY) $(BIN)/python -m pytest $(CLOCKED)
 	$(PYTEST) $(BITS)
 	JAX_ENABLE_X64=1 $(QUICKLY) $(PYTEST) $(EXACT)
 
@@ -50,7 +54,10 @@ quick: .venv/installed  ## the suite in one precision, stopping at the first fai
 
 cluster: .venv/installed  ## runs over hosts: in one process, and on a Ray cluster of this machine
 	$(QUICKLY) $(PYTEST) $(HOSTS)
-	JAX_ENABLE_X64=1 $(QUICKLY) $(BIN)/python -m pytest tests/cluster -m cluster
+	JAX_ENABLE_X64=1 $(QUICKLY) $(BIN)/python -m pytest tests/cluster -m "cluster and not rare"
+
+hosts: .venv/installed  ## laws 4 to 7 and 13 over hosts, for every plan under each kind of algorithm
+	JAX_ENABLE_X64=1 $(QUICKLY) $(BIN)/python -m pytest tests/cluster/test_laws_over_hosts.py tests/cluster/test_one_program.py
 
 attack: .venv/installed  ## all that breaks on purpose, the rare cases too
 	$(QUICKLY) $(PYTEST) tests/hardening

@@ -17,6 +17,7 @@ from motet.plan.plan import Plan
 from motet.plan.project import project
 from motet.plan.traffic import traffic
 from tests.cluster.kept import Kept
+from tests.cluster.rare import rare
 from tests.engine.led import Led
 from tests.laws.cases import ALGORITHMS, DOUBLE, assert_close, assert_identical, learner, run, traced
 
@@ -50,6 +51,13 @@ PAIRS = [
     ("ppo-unnormalised", "central"),
     *(("impala", plan) for plan in ("coarse", "fine", "central")),
     *(("dqn-prioritised", plan) for plan in ("coarse", "pearl-host")),
+    *rare(
+        ("ppo", "coarse"),
+        *(("impala", plan) for plan in ("coarse-sharded", "sebulba", "batched")),
+        *(("dqn-prioritised", plan) for plan in ("sebulba", "fine", "batched")),
+        # One sum tree cannot be cut: there `check` refuses priorities.
+        *(("dqn", plan) for plan in ("coarse-sharded", "central")),
+    ),
 ]
 
 

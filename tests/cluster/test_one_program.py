@@ -15,6 +15,7 @@ from motet.plan.plan import Plan
 from motet.plan.project import project
 from motet.plan.traffic import traffic
 from tests.cluster.measured import Measured
+from tests.cluster.rare import rare
 from tests.cluster.test_laws_over_hosts import ROUNDS, counts, here
 from tests.engine.led import Led
 from tests.laws.cases import ALGORITHMS, DOUBLE, assert_close, assert_identical
@@ -40,6 +41,11 @@ PAIRS = [
     *(("impala", plan) for plan in ("multi_learner", "coarse")),
     ("dqn", "anakin"),
     ("dqn-prioritised", "pearl"),  # one sum tree, so the replay is in one piece
+    *rare(
+        ("ppo", "multi_learner"),
+        *(("impala", plan) for plan in ("anakin", "sebulba")),
+        *(("dqn", plan) for plan in ("multi_learner", "sebulba", "coarse")),
+    ),
 ]
 IN_ORDER = ("multi_learner", "sebulba", "pearl")
 """Sums of two shards, which are the same in either order."""
