@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tests.test_docs import PAGES, ROOT, blocks, commands
 
-FREE_OF_EXTRAS = ("README.md",)
+FREE_OF_EXTRAS = (ROOT / "README.md",)
 RUNNER = """
 import json, subprocess, sys, types
 module = types.ModuleType("__main__")
@@ -62,7 +62,7 @@ def steps(page: Path, programs: Path) -> Iterator[tuple[str, int, object]]:
 
 def follow(page: Path, programs: Path, folder: Path) -> tuple[bool, str]:
     """Do what a page says -> whether that is fine, and what happened."""
-    place = folder / page.stem
+    place = folder / "-".join(page.relative_to(ROOT).with_suffix("").parts)
     place.mkdir()
     clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     work = json.dumps(list(steps(page, programs)))
@@ -72,7 +72,7 @@ def follow(page: Path, programs: Path, folder: Path) -> tuple[bool, str]:
         return True, "as it reads"
     line = re.findall(r"^@ (\d+)$", done.stdout, re.MULTILINE)[-1]
     missing = re.search(r"pip install '(motet\[\w+\])'", done.stdout + done.stderr)
-    if missing and page.name not in FREE_OF_EXTRAS:
+    if missing and page not in FREE_OF_EXTRAS:
         return True, f"up to line {line}, which says to install {missing[1]}"
     return False, f"FAILS at line {line}:\n{done.stdout[-1500:]}{done.stderr[-1500:]}"
 
@@ -85,7 +85,7 @@ def main(names: list[str]) -> int:
         programs = installed(Path(place))
         for page in chosen:
             ok, what = follow(page, programs, Path(place))
-            print(f"{page.name}: {what}", flush=True)
+            print(f"{page.relative_to(ROOT)}: {what}", flush=True)
             fine = fine and ok
     return 0 if fine else 1
 
