@@ -109,6 +109,10 @@ def trained(
     return gate.sample
 
 
+class Closed(Exception):
+    """Ends a run that is wanted no more."""
+
+
 class Gate:
     """Lets every replica of a run go on for a number of iterations, and then keeps it waiting."""
 
@@ -117,6 +121,7 @@ class Gate:
         self.begun: dict[str, int] = {}
         self.changed = threading.Condition()
         self.error: BaseException | None = None
+        self.closed = False
 
     def hold(self, run: Any) -> None:
         try:
@@ -129,7 +134,9 @@ class Gate:
     def wait(self, who: str) -> int:
         """-> how many iterations may follow, for a run that takes many at once."""
         with self.changed:
-            self.changed.wait_for(lambda: max(self.begun.get(who, 0), self.finished) < self.allowed)
+            self.changed.wait_for(lambda: self.closed or max(self.begun.get(who, 0), self.finished) < self.allowed)
+            if self.closed:
+                raise Closed(f"{who} is wanted no more")
             self.begun[who] = self.begun.get(who, 0) + 1
             return self.allowed - self.finished
 
@@ -140,6 +147,13 @@ class Gate:
             self.changed.wait_for(lambda: self.finished >= self.allowed or self.error is not None)
         if self.error is not None:
             raise self.error
+
+    def close(self) -> None:
+        """End the run, which waits, and see it gone."""
+        with self.changed:
+            self.closed = True
+            self.changed.notify_all()
+            self.changed.wait_for(lambda: self.error is not None, timeout=30)
 
     def status(self, text: str) -> None: ...
 

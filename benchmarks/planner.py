@@ -13,33 +13,38 @@ import json
 import os
 import statistics
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import gymnasium
 import numpy as np
 
 import motet
 from benchmarks.claims import Claim, Measurement
+from benchmarks.host_sides import Gate, begin
 from benchmarks.others import Others, yardstick
 from motet import planning
 from motet.engine.estimate import estimate
+from motet.engine.place import devices_for
+from motet.engine.run import run
+from motet.flow.trace import trace
 from motet.plan import catalogue
 from motet.plan.cost import Book
 from motet.plan.plan import Plan
-from motet.runs.progress import speed
 
 FILE = Path(__file__).parent / "results" / "planner.md"
 KEPT = FILE.with_suffix(".json")
-SECONDS = 3.0
-"""About as long as each measured run takes."""
-ROUNDS = 2
-QUIET = 0.1
-"""Cores that other processes may use while a run is measured. One with more is measured again, once."""
+SECONDS = 2.5
+"""About as long as each sample of a run takes."""
+LEAST = 8
+"""Iterations that a sample has at least: when it ends, nobody acts while the last rollout is learnt."""
+ROUNDS = 5
 
 
 class Slow(gymnasium.Env):
@@ -149,19 +154,29 @@ class Ran:
     """Seconds of the yardstick around it."""
 
 
-def run(task: Task, plan: Plan, guess: float) -> Ran:
-    """A run of some seconds; its speed is that after it is compiled."""
-    steps = max(int(guess * SECONDS), 20_000)
+class Held:
+    """A run that goes on when it is asked to and waits meanwhile, past its compilation."""
 
-    def once() -> Ran:
-        company, before = Others(), yardstick()
-        history = motet.train(task.algorithm, task.env, plan, total_timesteps=steps, progress=False).history
-        found = speed(history[0], history[-1])
-        assert found is not None, f"{task.name}, {plan.name}: {steps} steps are too few"
-        return Ran(found, company.cores(), (before + yardstick()) / 2)
+    def __init__(self, task: Task, plan: Plan, guess: float):
+        graph = trace(task.algorithm, motet.make(task.env), total_timesteps=1_000_000_000, cuts=plan.cuts())
+        self.steps, self.gate = graph.steps_per_iteration, Gate(2)
+        self.iterations = max(LEAST, int(guess * SECONDS / self.steps))
+        go = functools.partial(run, graph, plan, devices_for(plan), self.gate, graph.iterations, delay=self.gate.wait)
+        threading.Thread(target=self.gate.hold, args=(go,), daemon=True).start()
+        self.gate.sample()
+        self.gate.iterations = self.iterations
 
-    first = once()
-    return first if first.others <= QUIET else min(first, once(), key=lambda found: found.others)
+    def sample(self) -> Ran:
+        company, before, start = Others(), yardstick(), time.perf_counter()
+        self.gate.sample()
+        took = time.perf_counter() - start
+        return Ran(self.iterations * self.steps / took, company.cores(), (before + yardstick()) / 2)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.gate.close()
 
 
 @functools.cache
@@ -180,8 +195,11 @@ def cases(task: Task) -> tuple[Case, ...]:
     plans.setdefault(best, choice.plan)
     foretold.setdefault(best, choice.best.steps_per_second)
     samples: dict[str, list[Ran]] = {name: [] for name in plans}
-    for _, (name, plan) in itertools.product(range(ROUNDS), plans.items()):
-        samples[name].append(run(task, plan, foretold[name]))
+    with ExitStack() as stack:
+        begin()
+        runs = {name: stack.enter_context(Held(task, plan, foretold[name])) for name, plan in plans.items()}
+        for _, (name, held) in itertools.product(range(ROUNDS), runs.items()):
+            samples[name].append(held.sample())
     return tuple(
         Case(
             task.name,
@@ -191,7 +209,7 @@ def cases(task: Task) -> tuple[Case, ...]:
             statistics.median(each.speed for each in found),
             name == best,
             max(each.others for each in found),
-            yard / statistics.mean(each.yard for each in found),
+            yard / statistics.median(each.yard for each in found),
         )
         for name, found in samples.items()
     )
@@ -274,10 +292,11 @@ def _default(settings: Mapping[str, Any]) -> Measurement:
     """What is chosen without a plan, beside `batched(2)`."""
     task = next(each for each in TASKS if each.name == "ppo, Gymnasium's CartPole")
     choice = planning.choose(task.algorithm, motet.make(task.env))
-    ours = [run(task, choice.plan, choice.best.steps_per_second).speed for _ in range(ROUNDS)]
-    theirs = [run(task, motet.batched(2), 20_000).speed for _ in range(ROUNDS)]
+    begin()
+    with Held(task, choice.plan, choice.best.steps_per_second) as mine, Held(task, motet.batched(2), 20_000) as its:
+        ours, theirs = zip(*((mine.sample().speed, its.sample().speed) for _ in range(ROUNDS)), strict=True)
     ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
-    return _measurement(ratio, {"chosen": ours, "batched(2)": theirs}, "environment steps/s")
+    return _measurement(ratio, {"chosen": list(ours), "batched(2)": list(theirs)}, "environment steps/s")
 
 
 def _choosing(settings: Mapping[str, Any]) -> Measurement:
@@ -290,8 +309,6 @@ def _choosing(settings: Mapping[str, Any]) -> Measurement:
 
 def _simulating(settings: Mapping[str, Any]) -> Measurement:
     """Seconds to simulate one plan on 2,048 devices."""
-    from motet.flow.trace import trace
-
     graph = trace(motet.PPO(num_envs=2048 * 16, num_steps=128), motet.make("CartPole-v1"), iterations=10)
     book, took = Book(graph, catalogue.find("tpu-v3-pod")), []
     for plan in (motet.anakin(2048), motet.sebulba(actors=512, threads=2, learners=512)):

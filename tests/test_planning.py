@@ -16,7 +16,7 @@ from motet.calibration import corrections
 from motet.cli import main
 from motet.engine import profiles
 from motet.engine.compiled import CompiledCall
-from motet.engine.profile import cover, items_of, profile, time_pool
+from motet.engine.profile import HELD_UP, cover, items_of, profile, time_pool, undisturbed
 from motet.engine.stopwatch import Samples, calls_of
 from motet.engine.timeline import Lane, Span
 from motet.engine.trial import Trial, shortened
@@ -52,6 +52,14 @@ def test_a_profile_times_every_call_of_the_plans_it_was_given() -> None:
     assert found.send and found.receive and found.handling > 0 and found.reporting > 0
     assert 0 < found.waking < 0.1 and 0 < found.crowding <= 1 and len(found.calling) == 2
     assert all(size > 0 and seconds > 0 for size, seconds in (*found.send, *found.receive))
+
+
+def test_steps_that_the_machine_held_up_do_not_count() -> None:
+    """A dear end of an episode does, and so do environments that sleep."""
+    usual = [1.0] * 9
+    assert undisturbed([*usual, 200.0], [*usual, 1.0], HELD_UP) == usual
+    assert undisturbed([*usual, 200.0], [*usual, 150.0], HELD_UP) == [*usual, 200.0]
+    assert undisturbed([*usual, 3.0], [0.0] * 10, HELD_UP) == [*usual, 3.0]
 
 
 def test_environments_are_still_while_calls_are_timed_and_timed_by_themselves() -> None:

@@ -34,6 +34,9 @@ COMPILING = 0.4
 """The share of them after which no other plan is compiled."""
 EACH = 0.6
 """Seconds for each plan, when it is compiled, and for each pool of environments."""
+HELD_UP, HELD_UP_APART = 5.0, 20.0
+"""How many times as long as usual a step takes that was held up; in processes of their own, which may be at work
+meanwhile, environments are given more room for the end of an episode."""
 Item = tuple[str, float]
 """A call's key, and how many environments it has."""
 
@@ -193,17 +196,25 @@ def time_pool(env: HostEnvironment, count: int, workers: int) -> tuple[float, fl
     try:
         pool.reset()
         pool.step(actions[0])
-        took, began, cpu = list[float](), time.perf_counter(), time.process_time()
+        took, used, began, cpu = list[float](), list[float](), time.perf_counter(), time.process_time()
         while not took or (time.perf_counter() - began < EACH / 2 and not _is_steady(took)):
-            start = time.perf_counter()
+            start, before = time.perf_counter(), time.process_time()
             pool.step(actions[len(took) % len(actions)])
             took.append(time.perf_counter() - start)
+            used.append(time.process_time() - before)
         wall, busy = time.perf_counter() - began, time.process_time() - cpu
     finally:
         pool.close()
     # A mean, not a median: now and then an episode ends, and that is part of what steps cost.
-    seconds = statistics.mean(took)
+    seconds = statistics.mean(undisturbed(took, used, HELD_UP_APART if workers else HELD_UP))
     return seconds, float(min(workers, cores())) if workers else max(1.0, busy / wall)
+
+
+def undisturbed(took: Sequence[float], used: Sequence[float], held_up: float) -> list[float]:
+    """Seconds of steps, without those that the machine held up: they took so many times as long as usual, and this
+    process computed for less than half of it. A virtual machine may stand still for as long as a hundred steps."""
+    usual = statistics.median(took)
+    return [wall for wall, cpu in zip(took, used, strict=True) if wall <= held_up * usual or cpu > wall / 2]
 
 
 def _is_steady(took: Sequence[float]) -> bool:
