@@ -31,23 +31,24 @@ BITS := tests/replay/test_tree.py tests/replay/test_draws.py tests/laws/test_law
 CLOCKED := tests/engine/test_virtual.py
 
 # The rooms of the package, and the laws: from a loop to what is computed.
-CORE := $(filter-out tests/cluster/ tests/hardening/ tests/runs/,$(wildcard tests/*/))
+CORE := $(filter-out tests/cluster/ tests/envs/ tests/hardening/ tests/runs/,$(wildcard tests/*/))
 # What users type, read and meet, what breaks on purpose, stops and goes on: mostly processes that start, wait and end.
 RESUMED := tests/laws/test_law_14_a_cut_is_free.py
-BROKEN := tests/engine/test_host_failures.py tests/envs/test_bad_host_envs.py
-TRIALS := $(wildcard tests/test_*.py) tests/hardening tests/runs $(RESUMED) $(BROKEN)
+BROKEN := tests/engine/test_host_failures.py
+TRIALS := $(wildcard tests/test_*.py) tests/envs tests/hardening tests/runs $(RESUMED) $(BROKEN)
 # Runs over hosts without a cluster: in one process, over real sockets.
 HOSTS := tests/engine/test_driver.py tests/engine/test_watched_hosts.py tests/engine/test_crossing.py \
 	tests/engine/test_host_events.py
 
-test: lint .venv/installed  ## linters, types, and the tests of the package and its laws, in both precisions
-	$(QUICKLY) $(PYTEST) $(CORE) -m "not slow" $(patsubst %,--ignore=%,$(BITS) $(CLOCKED) $(RESUMED) $(BROKEN) $(HOSTS))
-	$(QUICKLY) $(BIN)/python -m pytest $(CLOCKED)
+test: lint .venv/installed  ## linters, types, and the tests of the package and its laws
+	$(QUICKLY) $(PYTEST) $(CORE) -m "not slow" \
+		$(patsubst %,--ignore=%,$(BITS) $(CLOCKED) $(EXACT) $(RESUMED) $(BROKEN) $(HOSTS))
 	$(PYTEST) $(BITS)
 	JAX_ENABLE_X64=1 $(QUICKLY) $(PYTEST) $(EXACT)
 
-trials: .venv/installed  ## commands, records, documents, examples; what breaks on purpose, and what stops and goes on
-	$(QUICKLY) $(PYTEST) $(TRIALS) -m "not slow and not attack"
+trials: .venv/installed  ## environments, commands, documents; the laws in single precision; what breaks on purpose
+	$(QUICKLY) $(PYTEST) $(TRIALS) $(filter-out tests/envs/%,$(EXACT)) -m "not slow and not attack"
+	$(QUICKLY) $(BIN)/python -m pytest $(CLOCKED)
 
 quick: .venv/installed  ## the suite in one precision, stopping at the first failure
 	$(QUICKLY) $(PYTEST) tests -x -m "not slow and not attack and not cluster"

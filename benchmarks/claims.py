@@ -209,7 +209,9 @@ def second_start(settings: Mapping[str, Any]) -> Measurement:
 
 def seconds_to_first_row(command: list[str], home: str) -> float:
     # motet keeps compiled programs below the user's home, unless JAX was told of another place.
-    environment = _environment({"HOME": home, "JAX_COMPILATION_CACHE_DIR": None, "PYTHONUNBUFFERED": "1"})
+    # Python keeps what it made of the modules, as it does for whoever installs motet.
+    kept = {"JAX_COMPILATION_CACHE_DIR": None, "PYTHONDONTWRITEBYTECODE": None}
+    environment = _environment({"HOME": home, "PYTHONUNBUFFERED": "1", **kept})
     program = Path(sys.executable).with_name(command[0])
     start = time.perf_counter()
     process = subprocess.Popen(

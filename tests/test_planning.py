@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from motet import planning
 from motet.calibration import corrections
 from motet.cli import main
 from motet.engine import profiles
-from motet.engine.compiled import CompiledCall
-from motet.engine.profile import HELD_UP, cover, items_of, profile, time_pool, undisturbed
+from motet.engine.blank import Blank
+from motet.engine.profile import cover, items_of, mostly, profile, time_pool, undisturbed
 from motet.engine.stopwatch import Samples, calls_of
 from motet.engine.timeline import Lane, Span
 from motet.engine.trial import Trial, shortened
@@ -57,9 +58,32 @@ def test_a_profile_times_every_call_of_the_plans_it_was_given() -> None:
 def test_steps_that_the_machine_held_up_do_not_count() -> None:
     """A dear end of an episode does, and so do environments that sleep."""
     usual = [1.0] * 9
-    assert undisturbed([*usual, 200.0], [*usual, 1.0], HELD_UP) == usual
-    assert undisturbed([*usual, 200.0], [*usual, 150.0], HELD_UP) == [*usual, 200.0]
-    assert undisturbed([*usual, 3.0], [0.0] * 10, HELD_UP) == [*usual, 3.0]
+    assert undisturbed([*usual, 200.0], [*usual, 1.0]) == usual
+    assert undisturbed([*usual, 200.0], [*usual, 150.0]) == [*usual, 200.0]
+    assert undisturbed([*usual, 3.0], [0.0] * 10) == [*usual, 3.0]
+
+
+def test_of_processes_most_stretches_count() -> None:
+    """Ends of episodes are in all of them, and count; where the machine stood still is in few."""
+    episodes = [1.0, 1.0, 1.0, 5.0] * 90
+    assert mostly(episodes) == 2.0
+    assert mostly([*episodes[:100], *[50.0] * 60, *episodes[160:]]) == 2.0
+    assert mostly([3.0]) == 3.0
+
+
+def test_what_there_is_no_time_to_compile_is_left_out_and_named() -> None:
+    """Calls of a plan that was begun too, so that one long compilation is not followed by others."""
+    graph = graph_of(TINY, "CartPole-v1", Cut(2, 1))
+    wanted = frozenset(key for key, _ in items_of(graph, motet.coarse(2)))
+    samples, trial = Samples(), Trial(graph, motet.coarse(2), {"cpu": jax.devices("cpu")}, wanted)
+    try:
+        trial.compile(until=time.perf_counter() - 1)
+        trial.time(samples, 0.05)
+    finally:
+        trial.close()
+    assert len(trial.late) == 3 and not trial.wanted and not samples.calls
+    found = profile(graph, [motet.anakin(), motet.coarse(2)], budget=0.0)
+    assert found.about["left out"].count("no time was left") == 2
 
 
 def test_environments_are_still_while_calls_are_timed_and_timed_by_themselves() -> None:
@@ -73,10 +97,10 @@ def test_environments_are_still_while_calls_are_timed_and_timed_by_themselves() 
 def test_what_fails_is_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Trial.compile
 
-    def broken(trial: Trial) -> None:
+    def broken(trial: Trial, until: float) -> None:
         if trial.plan.name == "coarse":
             raise RuntimeError("no such device")
-        real(trial)
+        real(trial, until)
 
     monkeypatch.setattr(Trial, "compile", broken)
     graph = graph_of(TINY, "CartPole-v1", Cut(2, 1))
@@ -111,8 +135,8 @@ def test_what_is_known_already_is_not_compiled() -> None:
         trial.compile()
         trial.time(samples, 0.05)
         learner = next(each for each in trial.assembly.performers if each.worker.name == "learner")
-        compiled = {each.call for each in learner.programs.values() if isinstance(each, CompiledCall)}
-        assert compiled.isdisjoint(calls_of(learner.worker.schedule.body))
+        body = list(calls_of(learner.worker.schedule.body))
+        assert body and all(isinstance(learner.programs[id(call)], Blank) for call in body)
     finally:
         trial.close()
     assert samples.calls.keys() == {wanted} and samples.send and samples.reporting

@@ -206,14 +206,19 @@ def _given_up(
         return None, {}
     found = search.candidates(graph, book.machine, replace(permitted, lag=more))
     late = [plan for plan in found.plans if any(link.lag == more for link in plan.links.values())]
-    ranked, estimates = _ranked(graph, book, wanted, late, 1)
+    ranked, estimates = _ranked(graph, book, wanted, late, 1, above=wanted.score(best))
     better = estimates[ranked[0]] if ranked else None
     wins = better is not None and better.memory.fits and wanted.score(better) > wanted.score(best)
     return (better if wins else None), found.words
 
 
 def _ranked(
-    graph: Graph, book: Book, wanted: Objective, plans: Sequence[Plan], keep: int
+    graph: Graph,
+    book: Book,
+    wanted: Objective,
+    plans: Sequence[Plan],
+    keep: int,
+    above: float = float("-inf"),
 ) -> tuple[list[Plan], dict[Plan, Estimate]]:
     """The best of the plans. What does not fit into memory comes after everything that does."""
     estimates: dict[Plan, Estimate] = {}
@@ -228,7 +233,7 @@ def _ranked(
         # An estimate is settled to within a part of a hundred.
         return wanted.best(floor(graph, plan, book) * 0.99, graph.steps_per_iteration, idle)
 
-    return [plan for plan, _ in search.rank(plans, score, bound, keep).best], estimates
+    return [plan for plan, _ in search.rank(plans, score, bound, keep, above).best], estimates
 
 
 def _replays(machine: Machine) -> tuple[str | None, ...]:

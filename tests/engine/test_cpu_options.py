@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from motet.engine.cpu.options import SMALL_PRODUCT, cpu_options, largest_products
+from motet.engine.cpu.options import SMALL_PRODUCT, compiled, cpu_options, largest_products
 from motet.engine.cpu.switch import enabled
 
 
@@ -29,3 +29,10 @@ def test_what_is_small_or_not_alone_runs_one_operation_at_a_time(width: int, alo
     assert (largest_products(program)[1] <= SMALL_PRODUCT) == (width == 64)
     options = cpu_options(program, alone)
     assert ("xla_cpu_scheduler_type" in options, "xla_disable_hlo_passes" in options) == (serial, serial)
+
+
+def test_options_that_this_version_of_xla_does_not_have_are_left_out() -> None:
+    lowered = jax.jit(lambda x: x + 1.0).lower(jnp.zeros(2))
+    known: dict[str, str | bool] = {"xla_cpu_enable_fast_math": False}
+    program, used = compiled(lowered, {**known, "xla_cpu_there_is_no_such_option": True})
+    assert used == known and program(jnp.ones(2)).tolist() == [2.0, 2.0]

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motet.algorithms.activations import ACTIVATIONS
+from motet.algorithms.initial import orthogonal
 from motet.algorithms.own_networks import NOT_OWN, Own, OwnNetwork
 from motet.algorithms.torsos import Torso, TorsoName
 from motet.flow.spaces import Space
@@ -37,14 +38,14 @@ class MLP(nn.Module):
             bound = features.shape[-1] ** -0.5 if self.random_biases else 0.0
             layer = nn.Dense(
                 width,
-                kernel_init=nn.initializers.orthogonal(np.sqrt(2)),
+                kernel_init=orthogonal(self, np.sqrt(2)),
                 bias_init=partial(_uniform, bound) if bound else nn.initializers.zeros,
                 param_dtype=float_type,
             )
             features = ACTIVATIONS[self.activation](layer(features))
         last = nn.Dense(
             self.outputs,
-            kernel_init=nn.initializers.orthogonal(self.scale),
+            kernel_init=orthogonal(self, self.scale),
             param_dtype=float_type,
             dot_general=_by_columns,
         )

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motet.algorithms.convolution import Convolution
+from motet.algorithms.initial import orthogonal
 from motet.algorithms.observations import Observed, find_pictures
 from motet.errors import BadAlgorithm
 from motet.flow.spaces import Space
@@ -30,10 +31,10 @@ class Nature(nn.Module):
 
     @nn.compact
     def __call__(self, image: jax.Array) -> jax.Array:
-        orthogonal, float_type = nn.initializers.orthogonal(np.sqrt(2)), jnp.result_type(float)
+        first, float_type = orthogonal(self, np.sqrt(2)), jnp.result_type(float)
         for channels, size, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
-            image = nn.relu(Convolution(channels, size, stride, "VALID", orthogonal)(image))
-        return nn.relu(nn.Dense(512, kernel_init=orthogonal, param_dtype=float_type)(_flat(image)))
+            image = nn.relu(Convolution(channels, size, stride, "VALID", first)(image))
+        return nn.relu(nn.Dense(512, kernel_init=first, param_dtype=float_type)(_flat(image)))
 
 
 class Residual(nn.Module):

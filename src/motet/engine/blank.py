@@ -6,6 +6,7 @@ with another.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from motet.engine.compiled import Home
+from motet.engine.compiled import CompiledCall, Home
 from motet.engine.perform import Performer
 from motet.engine.variables import Variables
 from motet.flow.values import is_key
@@ -40,6 +41,37 @@ class Blank:
 
 def _zeros(aval: Any) -> Any:
     return jax.random.split(jax.random.key(0), aval.shape) if is_key(aval) else np.zeros(aval.shape, aval.dtype)
+
+
+@dataclass
+class Limited:
+    """A call that is compiled when it is first run, if that is before `until`; after it, it computes nothing."""
+
+    call: Call
+    home: Home
+    until: float
+    program: Any = None
+
+    @property
+    def is_late(self) -> bool:
+        return isinstance(self.program, Blank)
+
+    @property
+    def asks(self) -> bool:
+        return self.program is not None and self.program.asks
+
+    def __call__(self, values: Variables, root: jax.Array, path: tuple[int, ...]) -> Variables:
+        if self.program is None:
+            kind = Blank if time.perf_counter() > self.until else CompiledCall
+            self.program = kind(self.call, self.home)
+        return self.program(values, root, path)
+
+
+def limit(performer: Performer, calls: Iterable[Call], until: float) -> list[Limited]:
+    """Let a performer compile these calls until then, and no longer."""
+    limited = {id(call): Limited(call, performer.home, until) for call in calls}
+    performer.programs |= limited
+    return list(limited.values())
 
 
 def leave_out(performer: Performer, calls: Iterable[Call]) -> None:

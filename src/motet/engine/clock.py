@@ -64,14 +64,12 @@ class Shared:
     progress: float = 0.0
     seen: float = 0.0
     wanted: float = 0.0
+    pace: float = 1.0
+    """How fast everybody goes on: it follows from what is wanted."""
     busy: float = 0.0
     """Core seconds so far."""
     ends: list[tuple[float, int, float, Then]] = field(default_factory=list)
     plans: int = 0
-
-    @property
-    def pace(self) -> float:
-        return min(1.0, self.capacity / self.wanted) * self._speed(self.wanted) if self.wanted > 0 else 1.0
 
     def _speed(self, busy: float) -> float:
         """How fast each of so many busy cores is."""
@@ -82,9 +80,13 @@ class Shared:
     def use(self, seconds: float, demand: float, then: Then) -> None:
         self._look()
         self.clock.asked += 1
-        self.wanted += demand
         alone = seconds * self._speed(demand)  # what keeps several cores busy was slowed by them when it was measured
         heapq.heappush(self.ends, (self.progress + alone, self.clock.asked, demand, then))
+        self._want(self.wanted + demand)
+
+    def _want(self, wanted: float) -> None:
+        self.wanted = wanted
+        self.pace = min(1.0, self.capacity / wanted) * self._speed(wanted) if wanted > 0 else 1.0
         self._plan()
 
     def _look(self) -> None:
@@ -105,8 +107,7 @@ class Shared:
         self._look()
         end, _, demand, then = heapq.heappop(self.ends)
         self.progress = max(self.progress, end)  # as if time had no rounding
-        self.wanted = self.wanted - demand if self.ends else 0.0
-        self._plan()
+        self._want(self.wanted - demand if self.ends else 0.0)
         then()
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from motet.engine import cache
 from motet.engine.cpu.clone import Made, template
 from motet.engine.cpu.hashes import lowering
-from motet.engine.cpu.options import cpu_options
+from motet.engine.cpu.options import compiled, cpu_options
 from motet.engine.lowering import Lowering, node_keys
 from motet.engine.place import Place
 from motet.engine.programs import ProgramCache
@@ -126,7 +126,8 @@ class CompiledCall:
                 with programs.tracing:
                     traced = jitted.trace(*arguments)
                 options, way = self._compiler_options(traced.jaxpr.jaxpr), lowering() if self._on_cpu else {}
-                return Made(traced.lower(**way).compile(options), devices[0], options, is_new())
+                program, options = compiled(traced.lower(**way), options)
+                return Made(program, devices[0], options, is_new())
 
         def share() -> Any:
             first = programs.get(("template", name), lambda: template(make()))

@@ -31,12 +31,15 @@ from motet.plan.plan import Plan
 BUDGET = 15.0
 """Seconds that a first profile may take."""
 COMPILING = 0.4
-"""The share of them after which no other plan is compiled."""
-EACH = 0.6
-"""Seconds for each plan, when it is compiled, and for each pool of environments."""
-HELD_UP, HELD_UP_APART = 5.0, 20.0
-"""How many times as long as usual a step takes that was held up; in processes of their own, which may be at work
-meanwhile, environments are given more room for the end of an episode."""
+"""The share of them after which nothing else is compiled."""
+EACH, LEAST = 0.6, 0.15
+"""Seconds for each plan, when it is compiled, and for each pool of environments; what a plan has if time is short."""
+COMPANY = 1.0
+"""Seconds that are set aside for what company costs."""
+HELD_UP = 5.0
+"""How many times as long as usual a step takes that was held up."""
+STRETCHES = 9
+"""The steps of a pool of processes are timed in so many stretches. In some of them the machine was held up."""
 Item = tuple[str, float]
 """A call's key, and how many environments it has."""
 
@@ -53,19 +56,19 @@ def profile(
     """Measure what `plans` need, the first ones first. The graph must be traced for the cuts of those that `cover`.
 
     Everything is compiled before anything is timed, since compilers take all cores. What there is no time to compile
-    is left out.
+    is left out: plans that would come late, and calls of those that came in time.
     """
     began, samples, left_out = time.perf_counter(), Samples(), list[str]()
-    few, trials = shortened(graph), list[Trial]()
+    few, trials, until = shortened(graph), list[Trial](), began + budget * COMPILING
 
     def compiled(item: tuple[Plan, frozenset[str]]) -> Trial | str:
         plan, wanted = item
-        if time.perf_counter() - began > budget * COMPILING:
+        if time.perf_counter() > until:
             return f"{describe(plan)}: no time was left"
         announce(f"compiling {describe(plan)}")
         try:
             trial = Trial(few, plan, devices_for(plan), wanted, watcher)
-            trial.compile()
+            trial.compile(until)
             return trial
         except Exception as error:  # whatever a device or a program raises: all others are still worth measuring
             return f"{describe(plan)}: {described(error)}"
@@ -74,10 +77,12 @@ def profile(
         for found in compilers.map(compiled, cover(graph, plans).items()):
             trials += [found] if isinstance(found, Trial) else []
             left_out += [found] if isinstance(found, str) else []
+    left_out += [f"{describe(each.plan)}, {call}: no time was left" for each in trials for call in each.late]
+    left = (began + budget - COMPANY - time.perf_counter()) / max(1, len(trials))
     for trial in trials:
         announce(f"timing {describe(trial.plan)}")
         try:
-            trial.time(samples, EACH)
+            trial.time(samples, min(EACH, max(LEAST, left)))
         except Exception as error:
             left_out.append(f"{describe(trial.plan)}: {described(error)}")
         finally:
@@ -175,7 +180,8 @@ def time_environments(
 
 
 def _pools(graph: Graph, plans: Sequence[Plan]) -> dict[int, list[int]]:
-    """Worker processes -> the numbers of environments to time: the largest and, of threads, the smallest."""
+    """Worker processes -> the numbers of environments to time. Of processes, the most that any plan has: to start them
+    takes long, and fewer of them follow. In a thread, the largest and the smallest number."""
     found: dict[int, set[int]] = {0: {graph.num_envs}}
     homes = {id(plan): plan.homes(graph) for plan in plans}
     for plan in plans:
@@ -185,7 +191,8 @@ def _pools(graph: Graph, plans: Sequence[Plan]) -> dict[int, list[int]]:
             found.setdefault(fragment.workers, set()).add(graph.num_envs // fragment.replicas)
     return {
         workers: sorted({max(counts), min(counts)} if not workers else {max(counts)}, reverse=True)
-        for workers, counts in found.items()
+        for workers, counts in sorted(found.items())
+        if workers in (0, max(found))
     }
 
 
@@ -193,28 +200,42 @@ def time_pool(env: HostEnvironment, count: int, workers: int) -> tuple[float, fl
     """Seconds of a step of so many environments with random actions, and how many cores it kept busy."""
     actions = _actions(env, count)
     pool = env.open(Opening(0, count, 0, workers))
-    try:
-        pool.reset()
-        pool.step(actions[0])
-        took, used, began, cpu = list[float](), list[float](), time.perf_counter(), time.process_time()
-        while not took or (time.perf_counter() - began < EACH / 2 and not _is_steady(took)):
+
+    def steps(seconds: float) -> tuple[list[float], list[float]]:
+        took, used, began = list[float](), list[float](), time.perf_counter()
+        while not took or (time.perf_counter() - began < seconds and not _is_steady(took)):
             start, before = time.perf_counter(), time.process_time()
             pool.step(actions[len(took) % len(actions)])
             took.append(time.perf_counter() - start)
             used.append(time.process_time() - before)
+        return took, used
+
+    try:
+        pool.reset()
+        steps(EACH / 10)  # what has just begun is slow
+        began, cpu = time.perf_counter(), time.process_time()
+        took, used = steps(EACH / 2)
         wall, busy = time.perf_counter() - began, time.process_time() - cpu
     finally:
         pool.close()
-    # A mean, not a median: now and then an episode ends, and that is part of what steps cost.
-    seconds = statistics.mean(undisturbed(took, used, HELD_UP_APART if workers else HELD_UP))
-    return seconds, float(min(workers, cores())) if workers else max(1.0, busy / wall)
+    # Means, not medians: now and then an episode ends, and that is part of what steps cost.
+    if workers:
+        return mostly(took), float(min(workers, cores()))
+    return statistics.mean(undisturbed(took, used)), max(1.0, busy / wall)
 
 
-def undisturbed(took: Sequence[float], used: Sequence[float], held_up: float) -> list[float]:
-    """Seconds of steps, without those that the machine held up: they took so many times as long as usual, and this
+def undisturbed(took: Sequence[float], used: Sequence[float]) -> list[float]:
+    """Seconds of steps, without those that the machine held up: they took many times as long as usual, and this
     process computed for less than half of it. A virtual machine may stand still for as long as a hundred steps."""
     usual = statistics.median(took)
-    return [wall for wall, cpu in zip(took, used, strict=True) if wall <= held_up * usual or cpu > wall / 2]
+    return [wall for wall, cpu in zip(took, used, strict=True) if wall <= HELD_UP * usual or cpu > wall / 2]
+
+
+def mostly(took: Sequence[float]) -> float:
+    """Seconds of a step in most stretches of them: what other processes compute meanwhile is not known, so it cannot be
+    told in which steps they were held up."""
+    long = max(1, len(took) // STRETCHES)
+    return statistics.median(statistics.mean(took[at : at + long]) for at in range(0, len(took) - long + 1, long))
 
 
 def _is_steady(took: Sequence[float]) -> bool:

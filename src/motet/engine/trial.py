@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -12,7 +13,7 @@ import numpy as np
 
 from motet.engine import serial
 from motet.engine.assemble import Assembly, Settings, assemble
-from motet.engine.blank import leave_out
+from motet.engine.blank import leave_out, limit
 from motet.engine.perform import Performer
 from motet.engine.requests import Done
 from motet.engine.run import Reporter, Watcher
@@ -80,6 +81,8 @@ class Trial:
         watcher: Callable[[Reporter], Watcher] | None = None,
     ):
         self.graph, self.plan, self.wanted = graph, plan, wanted
+        self.late: list[str] = []
+        """Calls that there was no time to compile."""
         reporter = Reporter(graph, plan, _Nobody())
         reporter.watcher = watcher(reporter) if watcher else reporter.watcher
         reporter.until = 2**31
@@ -92,11 +95,18 @@ class Trial:
             each.ledger.recorder = Stopwatch(seen=seen)
             if step is not None and step.host is not None:
                 each.environments.pool = Still(graph, step.host, each.environments.opening.count)
-            leave_out(each, self._known(each))
+            known = set(map(id, self._keyed(each, wanted)))
+            leave_out(each, [call for call in calls_of(each.worker.schedule.body) if id(call) not in known])
 
-    def compile(self) -> None:
-        """Run every call, and forget what came of it: several plans may be compiled before one is timed."""
+    def compile(self, until: float = math.inf) -> None:
+        """Run every call, and forget what came of it: several plans may be compiled before one is timed. After `until`,
+        by the clock of `time.perf_counter`, calls that are not compiled yet are left out."""
+        limited = [(each, limit(each, self._keyed(each, self.wanted), until)) for each in self.assembly.performers]
         serial.drive(self.assembly, 2)
+        for each, calls in limited:
+            late = [call.call for call in calls if call.is_late]
+            self.late += [call.label for call in late]
+            self.wanted -= {self._key(each, call) for call in late}
         for each in self.assembly.performers:
             each.worker.variables, each.worker.iteration, each.worker.started = {}, 0, False
         for channel in self.assembly.channels.values():
@@ -114,11 +124,12 @@ class Trial:
     def close(self) -> None:
         self.assembly.close()
 
-    def _known(self, performer: Performer) -> list[Call]:
-        worker, kind = performer.worker, performer.home.place.devices[0].platform
-        shards = self.plan.fragments[worker.fragment].shards
-        calls = calls_of(worker.schedule.body)
-        return [call for call in calls if call_key(kind, call, shards, False) not in self.wanted]
+    def _keyed(self, performer: Performer, keys: frozenset[str]) -> list[Call]:
+        return [call for call in calls_of(performer.worker.schedule.body) if self._key(performer, call) in keys]
+
+    def _key(self, performer: Performer, call: Call) -> str:
+        shards = self.plan.fragments[performer.worker.fragment].shards
+        return call_key(performer.home.place.devices[0].platform, call, shards, False)
 
 
 class _Nobody:

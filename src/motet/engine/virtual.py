@@ -231,7 +231,7 @@ STEADY = 3
 
 
 def _is_steady(logs: Sequence[Log], share: float) -> bool:
-    if len(logs) <= 2 * STEADY:
+    if len(logs) <= STEADY + 1:
         return False
     times = [log.time for log in logs[-STEADY - 1 :]]
     took = [after - before for before, after in pairwise(times)]

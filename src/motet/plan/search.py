@@ -168,15 +168,20 @@ class Ranked:
 
 
 def rank(
-    plans: Sequence[Plan], score: Callable[[Plan], float], bound: Callable[[Plan], float], keep: int = 8
+    plans: Sequence[Plan],
+    score: Callable[[Plan], float],
+    bound: Callable[[Plan], float],
+    keep: int = 8,
+    above: float = float("-inf"),
 ) -> Ranked:
-    """The `keep` best plans. `bound` is never below `score`: whoever cannot come among the best is not looked at."""
+    """The `keep` best plans. `bound` is never below `score`: whoever cannot come among the best, or `above` a score
+    that is to be beaten, is not looked at."""
     waiting = sorted(((bound(plan), -place, plan) for place, plan in enumerate(plans)), key=lambda each: each[:2])
     best: list[tuple[float, int, Plan]] = []
     looked_at = 0
     while waiting:
         most, place, plan = waiting.pop()
-        if len(best) >= keep and most <= best[0][0]:
+        if most <= above or (len(best) >= keep and most <= best[0][0]):
             break
         looked_at += 1
         entry = (score(plan), place, plan)

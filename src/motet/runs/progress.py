@@ -17,7 +17,7 @@ MOST_POINTS = 512
 """A curve twice as long is thinned to so many points, so that drawing it takes no longer in a long run."""
 QUIET = 5.0
 """Seconds after which a run that says nothing is asked what it does, unless its rows are always as rare."""
-MEASURED = 0.5
+MEASURED = 0.2
 """Seconds between two rows that a speed is worth saying for."""
 
 

@@ -30,7 +30,18 @@ def cpu_options(jaxpr: Any, alone: bool) -> dict[str, str | bool]:
     if not alone or multiplications <= SMALL_PRODUCT:
         options["xla_cpu_scheduler_type"] = "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"
         options["xla_disable_hlo_passes"] = "cpu-parallel-task-assigner"
-    return {name: value for name, value in options.items() if _is_known(name, value)}
+    return options
+
+
+def compiled(lowered: Any, options: dict[str, str | bool]) -> tuple[Any, dict[str, str | bool]]:
+    """The program, and with which of the options: those that this version of XLA has."""
+    try:
+        return lowered.compile(options), options
+    except Exception:  # XLA's own, of no class that a caller could name
+        known = {name: value for name, value in options.items() if _is_known(name, value)}
+        if known == options:
+            raise
+        return lowered.compile(known), known
 
 
 MANY_ROWS = 512
