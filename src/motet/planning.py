@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from motet import envs
@@ -16,7 +17,8 @@ from motet.engine import profiles
 from motet.engine.conditions import conditions
 from motet.engine.detect import detect
 from motet.engine.estimate import Estimate, estimate, floor
-from motet.engine.profile import BUDGET, cover, describe, profile, time_environments
+from motet.engine.pools import Pools
+from motet.engine.profile import BUDGET, COMPILING, Announce, Profiling, cover, describe
 from motet.engine.run import Reporter
 from motet.errors import BadOption
 from motet.flow.algorithm import Algorithm
@@ -36,7 +38,6 @@ ITERATIONS = 1000
 """The length of run that is estimated: schedules of step sizes follow from it, speeds do not."""
 KEEP = 6
 """Candidates that are estimated to the end, and shown."""
-Announce = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -83,12 +84,14 @@ def choose(
     lag: int = 0,
     measure: bool = True,
     again: bool = False,
+    known: Profile | None = None,
     budget: float = BUDGET,
     announce: Announce = lambda text: None,
 ) -> Choice:
     """The best plan for an algorithm on an environment, here or on a `machine` that is described.
 
-    Here, what candidates compute is measured once and kept (`again` measures anew); for another machine it is modelled
+    Here, what candidates compute is measured once and kept (`again` measures anew), unless it is `known`; for another
+    machine it is modelled
     from what the loop computes, and environments are taken to be as fast as here. Without `measure` nothing is run.
     Only plans that learn what one program learns are candidates, unless `lag` permits more and the algorithm says that
     it can learn from it.
@@ -105,8 +108,8 @@ def choose(
         if not found.plans:
             reasons = [each.reasons[0] for each in found.refused[:3]]
             raise BadOption(f"No plan fits {algorithm!r} on {place.name}: {'; '.join(reasons)}")
-        measured, cached, name = Profile(), False, ""
-        if measure:
+        measured, cached, name = known or Profile(), False, ""
+        if measure and known is None:
             name = profiles.key(graph, place, {"env": envs.origin(env), "kind": place.devices[0].kind})
             kept = None if again else profiles.load(name)
             measured, cached = kept or Profile(), kept is not None
@@ -132,6 +135,29 @@ def _candidates(graph: Graph, machine: Machine, permitted: Permitted) -> search.
     return search.Candidates(tuple(plan for plan, _ in search.beam(options, score, keep=200).best))
 
 
+@contextmanager
+def profiling(
+    algorithm: Algorithm,
+    env: Environment | HostEnvironment,
+    graph: Graph,
+    machine: Machine,
+    plans: Sequence[Plan],
+    announce: Announce = lambda text: None,
+) -> Iterator[Profiling]:
+    """What measures the candidates on this machine.
+
+    Plans with the fewest parts come first: if there is no time for all, what they compute corrects the model of the
+    others.
+    """
+    with Pools(graph, plans, announce) as pools:
+        book = Book(graph, machine, Profile(environments=pools.fits()))
+        ordered = sorted(plans, key=lambda plan: (search.size(plan), floor(graph, plan, book)))
+        cuts = {cut for plan in cover(graph, ordered) for cut in plan.cuts()}
+        traced = trace(algorithm, env, iterations=ITERATIONS, cuts=tuple({WHOLE, *cuts}))
+        with Profiling(traced, ordered, pools, announce=announce, watcher=_meter) as found:
+            yield found
+
+
 def _measured(
     algorithm: Algorithm,
     env: Environment | HostEnvironment,
@@ -142,24 +168,15 @@ def _measured(
     budget: float,
     announce: Announce,
 ) -> Profile:
-    """What is measured on this machine: for another one, the environments alone.
-
-    Plans with the fewest parts come first: if there is no time for all, what they compute corrects the model of the
-    others.
-    """
+    """What is measured on this machine: for another one, the environments alone."""
     began = time.perf_counter()
-    steps, left_out = time_environments(graph, plans, announce)
-    first = Profile(environments=steps, about={"left out": "; ".join(left_out)})
     if not here:
-        return first
-    book = Book(graph, machine, first)
-    ordered = sorted(plans, key=lambda plan: (search.size(plan), floor(graph, plan, book)))
-    cuts = {cut for plan in cover(graph, ordered) for cut in plan.cuts()}
-    traced = trace(algorithm, env, iterations=ITERATIONS, cuts=tuple({WHOLE, *cuts}))
-    left = budget - (time.perf_counter() - began)
-    found = profile(traced, ordered, steps, budget=left, announce=announce, watcher=_meter)
-    missing = "; ".join(filter(None, (first.about["left out"], found.about["left out"])))
-    return replace(found, about={**found.about, "left out": missing})
+        with Pools(graph, plans, announce) as pools:
+            return Profile(environments=pools.fits(), about={"left out": "; ".join(pools.left_out)})
+    with profiling(algorithm, env, graph, machine, plans, announce) as found:
+        found.compile(began + budget * COMPILING)
+        found.time(began + budget)
+        return found.profile()
 
 
 def _meter(reporter: Reporter) -> Meter:

@@ -51,10 +51,11 @@ def simulate(args: list[str]) -> int:
 
 def _environments(algorithm: Any, env: Any) -> Profile | None:
     """Steps of host environments, timed here; None for those that are compiled."""
-    from motet.engine.profile import time_environments
+    from motet.engine.pools import Pools
     from motet.flow.trace import trace
     from motet.plan.cost import Profile
 
     graph = trace(algorithm, env, iterations=10)
-    fits, _ = time_environments(graph, ())
+    with Pools(graph, ()) as pools:
+        fits = pools.fits()
     return Profile(environments=fits) if fits else None

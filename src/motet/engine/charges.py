@@ -80,8 +80,10 @@ class Charges:
     def _charge(self, worker: Worker, request: Request) -> list[Use]:
         seat = self.seats[worker.fragment][worker.index]
         if isinstance(request, Done):
-            reports = worker.schedule.reports and not worker.whole  # of many iterations at once, it hardly counts
-            return [self._python(worker, seat, self.book.reporting, "report")] if reports else []
+            if worker.whole:  # of many iterations at once, it hardly counts
+                return []
+            arrays = sum(len(self.graph.variables[var].avals) for var, _ in worker.schedule.reports)
+            return [self._python(worker, seat, self.book.reporting(arrays), "report")]
         if isinstance(request, (Compute, Iterate)):
             return self._call(worker, seat, request.call, isinstance(request, Iterate))
         if isinstance(request, Consult):
@@ -127,7 +129,7 @@ class Charges:
         """So many steps of host environments."""
         fragment = self.plan.fragments[worker.fragment]
         share = self.graph.num_envs / fragment.replicas
-        figure = self._noted("environments", self.book.step(share, fragment.workers))
+        figure = self._noted("environments", self.book.step(share, fragment.workers, rested=rounds <= 1))
         alone = fragment.workers == 0 and figure.demand <= 1.5
         locks = self._thread(worker, seat) + ((("python", seat.host),) if alone else ()) if not fragment.workers else ()
         demand, seconds = min(figure.demand, float(self.book.machine.cores)), figure.seconds * rounds
@@ -141,9 +143,9 @@ class Charges:
             others = self.seats[request.wire.target if puts else request.wire.source]
             ends = [each for each in ends if others[each[2] if puts else each[1]].host == seat.host]
         what = "send" if puts else "receive"
-        figures = [self._noted(what, self.book.moving(what, self.size(each))) for each in ends]
-        seconds = sum(each.seconds for each in figures)
-        return self._python(worker, seat, seconds, f"{what} {request.wire.link}")
+        size = sum(map(self.size, ends))
+        figure = self._noted(f"{what} {request.wire.link}", self.book.message(what, request.wire, len(ends), size))
+        return self._python(worker, seat, figure.seconds if ends else 0.0, f"{what} {request.wire.link}")
 
     def _python(self, worker: Worker, seat: Seat, seconds: float, label: str) -> Use:
         """What Python does, in which one thread of a process goes on at a time."""

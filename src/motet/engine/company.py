@@ -17,45 +17,76 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from motet.engine.cpu.options import compiled
 from motet.engine.detect import cores
 from motet.engine.ports import Channel, Message
+from motet.engine.stopwatch import mostly
 from motet.engine.supervise import Supervisor
 from motet.engine.waits import Arrival
 from motet.plan.cost import Points
 
-ROUNDS = 200
+ROUNDS = 100
+BETWEEN = 0.5e-3
+"""Seconds between two messages: about as long as a small policy takes to decide."""
+
+
+class Company:
+    """What was measured, a little each time: a machine is fast in one second and slow in the next."""
+
+    def __init__(self) -> None:
+        self._program = some_work()
+        self._nothing = [nothing(arrays) for arrays in (2, 24)]
+        self._waking: list[float] = []
+        self._crowding: list[float] = []
+        self._calling: list[list[float]] = [[], []]
+
+    def measure(self) -> None:
+        """Once more, in a fifth of a second."""
+        self._waking.append(time_waking())
+        self._crowding.append(time_crowding(self._program))
+        for found, program in zip(self._calling, self._nothing, strict=True):
+            found.append(time_calling(program))
+
+    @property
+    def waking(self) -> float:
+        return statistics.median(self._waking)
+
+    @property
+    def crowding(self) -> float:
+        return min(1.0, statistics.median(self._crowding))
+
+    @property
+    def calling(self) -> Points:
+        """By the arrays that go in and come out."""
+        first, second = map(statistics.median, self._calling)
+        return (4.0, first), (48.0, second)
 
 
 def time_waking() -> float:
-    """Seconds from the sending of a message until a thread that waited for it goes on."""
-    there, back = (Channel(name, name, name, (), 1, False, queue=deque()) for name in ("there", "back"))
-    supervisor, message = Supervisor(60.0), Message((), (), 0)
+    """Seconds from the sending of a message until a thread that has waited for a while goes on."""
+    channel = Channel("", "", "", (), 1, False, queue=deque())
+    supervisor, message, sent, took = Supervisor(60.0), Message((), (), 0), [0.0], list[float]()
 
-    def pass_on(source: Channel, target: Channel) -> None:
-        supervisor.wait(source.name, Arrival(source))
-        source.take()
-        target.put(message, False)
-
-    def answer() -> None:
+    def receive() -> None:
         for _ in range(ROUNDS):
-            pass_on(there, back)
+            supervisor.wait("", Arrival(channel))
+            channel.take()
+            took.append(time.perf_counter() - sent[0])
 
-    thread, took = threading.Thread(target=answer, daemon=True), []
+    thread = threading.Thread(target=receive, daemon=True)
     thread.start()
     for _ in range(ROUNDS):
-        start = time.perf_counter()
-        there.put(message, False)
-        supervisor.wait("back", Arrival(back))
-        back.take()
-        took.append((time.perf_counter() - start) / 2)
+        until = time.perf_counter() + BETWEEN
+        while channel.has_message() or time.perf_counter() < until:
+            time.sleep(0)
+        sent[0] = time.perf_counter()
+        channel.put(message, False)
     thread.join()
-    return statistics.median(took)
+    return mostly(took)
 
 
-def time_crowding(seconds: float = 0.06) -> float:
+def time_crowding(program: Callable[[], Any], seconds: float = 0.06) -> float:
     """How fast a core is while all others are at work too, as a share of its speed alone."""
-    program = _some_work()
-    program()
 
     def work(until: float, found: list[float]) -> None:
         began, done = time.perf_counter(), 0
@@ -73,11 +104,10 @@ def time_crowding(seconds: float = 0.06) -> float:
             each.join()
         return statistics.mean(found)
 
-    pairs = [(speed(1), speed(cores())) for _ in range(5)]
-    return min(1.0, statistics.median(many / alone for alone, many in pairs))
+    return speed(cores()) / speed(1)
 
 
-def _some_work() -> Callable[[], Any]:
+def some_work() -> Callable[[], Any]:
     """A millisecond of what learning does: products of small matrices, one after the other in one thread."""
     options: dict[str, str | bool] = {"xla_disable_hlo_passes": "cpu-parallel-task-assigner"}
 
@@ -85,23 +115,22 @@ def _some_work() -> Callable[[], Any]:
         return jax.lax.fori_loop(0, 40, lambda _, y: jnp.tanh(y @ weights), x)
 
     x, weights = jnp.ones((512, 64)), jnp.full((64, 64), 0.01)
-    try:
-        program = jax.jit(work).lower(x, weights).compile(options)
-    except Exception:  # XLA's own, where it does not know the option
-        program = jax.jit(work).lower(x, weights).compile()
+    program, _ = compiled(jax.jit(work).lower(x, weights), options)
     return lambda: jax.block_until_ready(program(x, weights))
 
 
-def time_calling() -> Points:
-    """Seconds to call a program that does nothing, by the arrays that go in and come out."""
-    found = []
-    for arrays in (2, 24):
-        values = tuple(jnp.zeros(1) for _ in range(arrays))
-        program = jax.jit(lambda found: tuple(-each for each in found)).lower(values).compile()
-        took = []
-        for _ in range(ROUNDS):
-            start = time.perf_counter()
-            program(values)
-            took.append(time.perf_counter() - start)
-        found.append((2.0 * arrays, float(np.median(took))))
-    return tuple(found)
+def nothing(arrays: int) -> Callable[[], Any]:
+    """A program that does nothing with so many arrays, and gives as many."""
+    values = tuple(jnp.zeros(1) for _ in range(arrays))
+    program = jax.jit(lambda found: tuple(-each for each in found)).lower(values).compile()
+    return lambda: program(values)
+
+
+def time_calling(program: Callable[[], Any]) -> float:
+    """Seconds to call a program that does nothing."""
+    took = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        program()
+        took.append(time.perf_counter() - start)
+    return float(np.median(took))

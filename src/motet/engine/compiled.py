@@ -169,7 +169,7 @@ class CompiledCall:
     def _compiler_options(self, jaxpr: Any) -> dict[str, str | bool]:
         # Shards have a core each: to share their operations out again would make them wait for each other.
         has_all_cores = self.alone and not self.home.place.whole.sharded
-        return cpu_options(jaxpr, has_all_cores) if self._on_cpu else {}
+        return cpu_options(jaxpr, has_all_cores, self.call.once) if self._on_cpu else {}
 
     def _traced(self, moved: Variables, kept: Variables, root: jax.Array, first: jax.Array, path: jax.Array) -> Any:
         values, low = {**moved, **kept}, self.home.lowering

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from motet.engine.perform import Performer
 from motet.engine.timeline import Recorder
 from motet.engine.waits import ENVIRONMENTS
 from motet.flow.graph import Graph
-from motet.plan.cost import call_key
+from motet.plan.cost import call_key, message_key
 from motet.plan.plan import Plan
 from motet.plan.project import Rounds
 from motet.plan.schedule import Ask, Call, Operation
@@ -32,6 +32,8 @@ class Stopwatch(Recorder):
     """Times everything, from beginning to end."""
 
     on: bool = True
+    looks_away: bool = False
+    """While everything comes back into the caches, nothing is timed."""
     seconds: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     """(kind, name) -> how long it took, each time."""
     busy: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -44,6 +46,9 @@ class Stopwatch(Recorder):
 
     def add(self, kind: Any, name: str, start: float) -> None:
         wall, cpu, seen = time.perf_counter(), time.process_time(), self.seen
+        if self.looks_away:
+            seen.wall = 0.0
+            return
         self.seconds.setdefault((kind, name), []).append(wall - start)
         if kind == "compute" and seen.wall:
             before = self.busy.get(name, (0.0, 0.0))
@@ -53,6 +58,19 @@ class Stopwatch(Recorder):
     def clear(self) -> None:
         self.seconds.clear()
         self.busy.clear()
+
+
+def mostly(took: Sequence[float]) -> float:
+    """Seconds of what was done again and again, in most stretches of it.
+
+    Of a stretch the mean, not the median: now and then an episode ends, or the machine does something else for a
+    moment, and that is part of the cost. Where it stood still for long is in few of them, and does not count.
+    """
+    long = max(1, len(took) // STRETCHES)
+    return statistics.median(statistics.mean(took[at : at + long]) for at in range(0, len(took) - long + 1, long))
+
+
+STRETCHES = 9
 
 
 def cores_of(wall: float, cpu: float) -> float:
@@ -68,12 +86,14 @@ class Samples:
     """Key -> environments -> seconds."""
     demand: dict[str, float] = field(default_factory=dict)
     replay: dict[str, float] = field(default_factory=dict)
+    messages: dict[str, dict[float, float]] = field(default_factory=dict)
+    """Key -> bytes -> seconds."""
     send: list[tuple[float, float]] = field(default_factory=list)
     receive: list[tuple[float, float]] = field(default_factory=list)
     stack: list[tuple[float, float]] = field(default_factory=list)
     asking: list[float] = field(default_factory=list)
     handling: list[float] = field(default_factory=list)
-    reporting: list[float] = field(default_factory=list)
+    reporting: list[tuple[float, float]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -83,15 +103,17 @@ class Timed:
     wall: float
     cpu: float
     count: int
-    whole: list[float]
+    whole: list[float] = field(default_factory=list)
     """Seconds of an iteration, by each call of many."""
-    reporting: list[float]
-    """Seconds after each iteration, of whoever reports on it."""
+    reporting: Mapping[str, list[float]] = field(default_factory=dict)
+    """By worker: seconds after each iteration."""
+
+    def __add__(self, other: Timed) -> Timed:
+        return Timed(self.wall + other.wall, self.cpu + other.cpu, self.count + other.count)
 
 
 def note(graph: Graph, plan: Plan, assembly: Assembly, samples: Samples, timed: Timed, wanted: frozenset[str]) -> None:
     """Add to the samples what was seen of a plan: of its calls, those whose keys are wanted."""
-    samples.reporting += timed.reporting
     for each in assembly.performers:
         fragment, watch = plan.fragments[each.worker.fragment], watch_of(each)
         kind, size = each.home.place.devices[0].platform, graph.num_envs / fragment.cut.parts
@@ -104,17 +126,19 @@ def note(graph: Graph, plan: Plan, assembly: Assembly, samples: Samples, timed: 
                 samples.demand[key] = demand
 
         if each.worker.schedule.whole and timed.whole:
-            add(each.worker.schedule.whole, True, statistics.median(timed.whole), cores_of(timed.wall, timed.cpu))
+            add(each.worker.schedule.whole, True, mostly(timed.whole), cores_of(timed.wall, timed.cpu))
         for (what, name), times in watch.seconds.items():
-            median = statistics.median(times) if times else 0.0
+            seconds = mostly(times) if times else 0.0
             if what == "compute" and name in calls:
-                add(calls[name], False, median, cores_of(*watch.busy.get(name, (1.0, 1.0))))
+                add(calls[name], False, seconds, cores_of(*watch.busy.get(name, (1.0, 1.0))))
             elif what == "compute" and name.startswith("stack "):
-                samples.stack.append((_stacked(graph, each, name.removeprefix("stack "), fragment.cut.parts), median))
+                samples.stack.append((_stacked(graph, each, name.removeprefix("stack "), fragment.cut.parts), seconds))
             elif what == "replay":
-                samples.replay[f"{fragment.place} {name}"] = median
-            elif what in ("send", "receive"):
-                _note_message(assembly, each, what, name, median, samples)
+                samples.replay[f"{fragment.place} {name}"] = seconds
+        _note_messages(assembly, each, samples)
+        if found := timed.reporting.get(each.worker.name):
+            arrays = sum(len(graph.variables[var].avals) for var, _ in each.worker.schedule.reports)
+            samples.reporting.append((float(arrays), mostly(found)))
     if not assembly.whole:
         _note_overheads(assembly, samples, timed)
 
@@ -129,7 +153,9 @@ def _note_overheads(assembly: Assembly, samples: Samples, timed: Timed) -> None:
     if asked:
         samples.asking.append(asking / asked)
     if requests + asked:
-        samples.handling.append(max(0.0, timed.wall - busy - asking - sum(timed.reporting)) / (requests + asked))
+        samples.handling.append(
+            max(0.0, timed.wall - busy - asking - sum(map(sum, timed.reporting.values()))) / (requests + asked)
+        )
 
 
 def watch_of(performer: Performer) -> Stopwatch:
@@ -148,18 +174,20 @@ def _asked(operations: Iterable[Operation]) -> int:
     return total
 
 
-def _note_message(
-    assembly: Assembly, performer: Performer, what: str, name: str, seconds: float, samples: Samples
-) -> None:
-    for (wire, sender, receiver), channel in assembly.channels.items():
-        mine = (wire.source, sender) if what == "send" else (wire.target, receiver)
-        if mine != (performer.worker.fragment, performer.worker.index) or not channel.messages:
-            continue
-        size = channel.bytes / channel.messages
-        if what == "send" and channel.name == name:
-            samples.send.append((size, seconds))
-        elif what == "receive" and wire.name == name:
-            samples.receive.append((size, seconds))
+def _note_messages(assembly: Assembly, performer: Performer, samples: Samples) -> None:
+    """Of each wire, what it takes to hand over all that goes over it, and to take all in."""
+    worker, seconds = performer.worker, watch_of(performer).seconds
+    for what, ends in (("send", performer.ports.outgoing), ("receive", performer.ports.incoming)):
+        for wire, channels in ends.items():
+            names = dict.fromkeys(each.name if what == "send" else wire.name for each in channels)
+            times = [mostly(seconds[what, name]) for name in names if seconds.get((what, name))]
+            sizes = [each.bytes / each.messages for each in channels if each.messages]
+            if wire not in assembly.recurring or not times or not sizes or not worker.started:
+                continue
+            key, size = message_key(what, wire, len(channels)), sum(sizes)
+            samples.messages.setdefault(key, {})[size] = sum(times)
+            points = samples.send if what == "send" else samples.receive
+            points.append((size / len(channels), sum(times) / len(channels)))
 
 
 def _stacked(graph: Graph, performer: Performer, loop: str, parts: int) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,12 +11,16 @@ from typing import Any
 import numpy as np
 
 from motet.engine import serial
+from motet.engine.adopt import adopt
 from motet.engine.assemble import Assembly, Settings, assemble
 from motet.engine.blank import leave_out, limit
+from motet.engine.compiled import CHUNK
+from motet.engine.cut import RunCut, take
 from motet.engine.perform import Performer
 from motet.engine.requests import Done
 from motet.engine.run import Reporter, Watcher
 from motet.engine.stopwatch import Samples, Seen, Stopwatch, Timed, calls_of, note, watch_of
+from motet.errors import BadOption
 from motet.flow.graph import Graph, Loop
 from motet.flow.host import HostCall, HostStep, Leaves
 from motet.plan.cost import call_key
@@ -26,10 +29,9 @@ from motet.plan.schedule import Call
 
 PREFILL = 64
 """Rounds before the first iteration, of a loop that would have more: enough to draw from."""
-STEADY = 0.03
-"""Measuring ends when the median of everything moved by no more than this share."""
-LONG = 0.03
-"""Seconds that a call of many iterations is to take, so that its beginning does not count."""
+LONG = 0.15
+"""Seconds that a call of many iterations is to take, so that its beginning does not count. In a run it takes longer
+still (see `Performer`)."""
 
 
 class Still:
@@ -83,6 +85,7 @@ class Trial:
         self.graph, self.plan, self.wanted = graph, plan, wanted
         self.late: list[str] = []
         """Calls that there was no time to compile."""
+        self.spent = Timed(0.0, 0.0, 0)
         reporter = Reporter(graph, plan, _Nobody())
         reporter.watcher = watcher(reporter) if watcher else reporter.watcher
         reporter.until = 2**31
@@ -98,28 +101,76 @@ class Trial:
             known = set(map(id, self._keyed(each, wanted)))
             leave_out(each, [call for call in calls_of(each.worker.schedule.body) if id(call) not in known])
 
+    def start(self, cut: RunCut | None = None) -> None:
+        """Make the first state, or take that of another plan of the same loop, which is quicker."""
+        try:
+            if cut is not None:
+                adopt(self.assembly, cut)
+        except BadOption:  # its replay lies elsewhere
+            cut = None
+        serial.drive(self.assembly, 0)
+
+    def cut(self) -> RunCut:
+        """The state, for others to start from."""
+        return RunCut(0, {each.worker.name: take(each) for each in self.assembly.performers})
+
     def compile(self, until: float = math.inf) -> None:
-        """Run every call, and forget what came of it: several plans may be compiled before one is timed. After `until`,
-        by the clock of `time.perf_counter`, calls that are not compiled yet are left out."""
+        """Run every call. After `until`, by the clock of `time.perf_counter`, calls that are not compiled yet are left
+        out."""
         limited = [(each, limit(each, self._keyed(each, self.wanted), until)) for each in self.assembly.performers]
         serial.drive(self.assembly, 2)
         for each, calls in limited:
             late = [call.call for call in calls if call.is_late]
             self.late += [call.label for call in late]
             self.wanted -= {self._key(each, call) for call in late}
+
+    def forget(self) -> None:
+        """Give the state's memory back; the trial starts again. What is compiled stays."""
         for each in self.assembly.performers:
             each.worker.variables, each.worker.iteration, each.worker.started = {}, 0, False
         for channel in self.assembly.channels.values():
             channel.queue.clear()
             channel.recent.clear()
 
-    def time(self, samples: Samples, seconds: float) -> None:
-        """Run until the times are steady, or for so many seconds, and add what was seen."""
-        serial.drive(self.assembly, 2)
-        _reset(self.assembly, self.counted)
+    def warm_up(self) -> None:
+        """Before anything is timed."""
+        serial.drive(self.assembly, self.iteration + 2)
         self.counted.most = _many(self.assembly, self.counted)
-        timed = _until_steady(self.assembly, self.counted, seconds)
+        _reset(self.assembly, self.counted)
+
+    def time_for(self, seconds: float) -> None:
+        """Go on for so many seconds, in which everything is timed: but for a quarter of them at first, when others have
+        just been at work and nothing is where it will be."""
+        waited = [dict(each.ledger.waiting) for each in self.assembly.performers]
+        self._look_away(True)
+        self._go_on(seconds / 4)
+        self._look_away(False)
+        for each, before in zip(self.assembly.performers, waited, strict=True):
+            each.ledger.waiting.clear()
+            each.ledger.waiting.update(before)
+        began, cpu, first = time.perf_counter(), time.process_time(), self.iteration
+        self._go_on(seconds)
+        wall, used = time.perf_counter() - began, time.process_time() - cpu
+        self.spent += Timed(wall, used, self.iteration - first)
+
+    def _go_on(self, seconds: float) -> None:
+        began, first = time.perf_counter(), self.iteration
+        while self.iteration == first or time.perf_counter() - began < seconds:
+            serial.drive(self.assembly, self.iteration + max(2, self.counted.most))
+
+    def _look_away(self, really: bool) -> None:
+        self.counted.looks_away = really
+        for each in self.assembly.performers:
+            watch_of(each).looks_away = really
+
+    def note(self, samples: Samples) -> None:
+        """Add what was seen."""
+        timed = replace(self.spent, whole=self.counted.whole, reporting=self.counted.reporting)
         note(self.graph, self.plan, self.assembly, samples, timed, self.wanted)
+
+    @property
+    def iteration(self) -> int:
+        return self.assembly.performers[0].worker.iteration
 
     def close(self) -> None:
         self.assembly.close()
@@ -145,10 +196,12 @@ class _Counted:
 
     reporter: Reporter
     most: int = 1
+    looks_away: bool = False
     before: int = 0
     whole: list[float] = field(default_factory=list)
     """Seconds of an iteration, by each call of many."""
-    reporting: list[float] = field(default_factory=list)
+    reporting: dict[str, list[float]] = field(default_factory=dict)
+    """By worker: seconds after each iteration."""
 
     def done(self, performer: Performer, done: Done) -> int | None:
         performer.pace = self.most
@@ -156,16 +209,18 @@ class _Counted:
         if done.rows is not None and isinstance(watch, Stopwatch):
             took = [times.pop() for (_, name), times in watch.seconds.items() if name.startswith("iteration") and times]
             self.whole += [each / max(1, done.iteration - self.before) for each in took]
-        elif done.reported:
+        elif not performer.worker.whole:
             start = time.perf_counter()
             self.reporter.done(performer, done)
-            self.reporting.append(time.perf_counter() - start)
+            took = [] if self.looks_away else [time.perf_counter() - start]
+            self.reporting.setdefault(performer.worker.name, []).extend(took)
         self.before = done.iteration
         return self.most if performer.worker.whole else None
 
 
 def _reset(assembly: Assembly, counted: _Counted) -> None:
     counted.reporting.clear()
+    counted.whole.clear()
     for each in assembly.performers:
         watch_of(each).clear()
         each.ledger.waiting.clear()
@@ -175,29 +230,6 @@ def _many(assembly: Assembly, counted: _Counted) -> int:
     """How many iterations of a fused plan to run at once."""
     if not assembly.whole:
         return 1
-    serial.drive(assembly, 3)
-    took, counted.whole = counted.whole[-1], []
-    return max(1, min(256, int(LONG / max(took, 1e-6))))
-
-
-def _until_steady(assembly: Assembly, counted: _Counted, seconds: float) -> Timed:
-    began, cpu, first = time.perf_counter(), time.process_time(), assembly.performers[0].worker.iteration
-    until, before = first, dict[Any, float]()
-    while True:
-        until += max(2, counted.most)
-        serial.drive(assembly, until)
-        now = _medians(assembly, counted)
-        moved = [abs(now[key] - before.get(key, 0.0)) / max(now[key], 1e-9) for key in now if now[key] > 1e-5]
-        if time.perf_counter() - began > seconds or (until - first > 8 and max(moved, default=0.0) < STEADY):
-            break
-        before = now
-    wall, used = time.perf_counter() - began, time.process_time() - cpu
-    return Timed(wall, used, until - first, counted.whole, counted.reporting)
-
-
-def _medians(assembly: Assembly, counted: _Counted) -> dict[Any, float]:
-    found: dict[Any, float] = {"whole": statistics.median(counted.whole)} if counted.whole else {}
-    for each in assembly.performers:
-        seconds = watch_of(each).seconds
-        found |= {(each.worker.name, *key): statistics.median(times) for key, times in seconds.items() if times}
-    return found
+    counted.whole.clear()
+    serial.drive(assembly, assembly.performers[0].worker.iteration + 3)
+    return max(1, min(CHUNK, int(LONG / max(min(counted.whole), 1e-6))))

@@ -16,6 +16,7 @@ from motet.flow.graph import Graph, Node
 from motet.flow.work import Work, node_work
 from motet.plan.machine import Connection, Machine
 from motet.plan.project import Rounds, Statement
+from motet.plan.protocol import Wire
 from motet.plan.schedule import Call
 
 Points = tuple[tuple[float, float], ...]
@@ -80,11 +81,15 @@ class Profile:
     calls: Mapping[str, Fit] = field(default_factory=dict)
     """By `call_key`; the size is the number of environments of one piece."""
     environments: Mapping[str, Fit] = field(default_factory=dict)
-    """By the number of worker processes: one step of so many host environments."""
+    """By the number of worker processes: one step of so many host environments, one after the other."""
+    rested: Mapping[str, Fit] = field(default_factory=dict)
+    """The same where something else is done between two steps: processes have gone to sleep meanwhile."""
     replay: Mapping[str, Fit] = field(default_factory=dict)
     """By node: what a replay outside of XLA takes."""
+    messages: Mapping[str, Fit] = field(default_factory=dict)
+    """By `message_key`: to hand over or to take in what goes over a wire, by its bytes."""
     send: Points = ()
-    """By bytes: to hand a message over."""
+    """By bytes: to hand over a message of any wire."""
     receive: Points = ()
     stack: Points = ()
     """By bytes: to put the rounds of a loop together."""
@@ -94,8 +99,8 @@ class Profile:
     """Seconds of the interpreter for each request."""
     calling: Points = ()
     """By arrays that go in and come out: to call a program that does nothing."""
-    reporting: float = 0.0
-    """Seconds after an iteration, for whoever reports on it."""
+    reporting: Points = ()
+    """By the arrays that are reported: seconds after an iteration."""
     waking: float = 0.0
     """Seconds until a thread that waited for a message goes on."""
     crowding: float = 0.0
@@ -113,8 +118,8 @@ class Profile:
         def fits(name: str) -> dict[str, Fit]:
             return {key: Fit(_points(fit["points"]), fit["demand"]) for key, fit in data[name].items()}
 
-        points = {name: _points(data[name]) for name in ("send", "receive", "stack", "calling")}
-        measured = {name: fits(name) for name in ("calls", "environments", "replay")}
+        points = {name: _points(data[name]) for name in ("send", "receive", "stack", "calling", "reporting")}
+        measured = {name: fits(name) for name in ("calls", "environments", "rested", "messages", "replay")}
         return Profile(**{**data, **points, **measured})
 
 
@@ -149,6 +154,11 @@ def terms(done: str) -> Iterator[tuple[str, float, str]]:
 def call_key(kind: str, call: Call, shards: int, whole: bool) -> str:
     """Under what a call is measured: on which kind of device, over how many of them, alone or beside others."""
     return f"{kind} x{shards} {'whole' if whole else 'call'} {signature(call.body)}"
+
+
+def message_key(what: str, wire: Wire, ends: int) -> str:
+    """Under what messages are measured: to `send` or to `receive` what goes over a wire, to or from so many."""
+    return f"{ends} {what} {wire.link} {','.join(wire.vars)}"
 
 
 @dataclass(frozen=True)
@@ -188,13 +198,12 @@ class Book:
         way = self.machine.connections["network" if spans else "devices"]
         return sum(rounds * combined(way, shards, nbytes) for rounds, nbytes in self._partial(call.body))
 
-    def step(self, environments: float, workers: int) -> Figure:
-        """One step of so many host environments."""
-        found = self._step(environments, workers)
+    def step(self, environments: float, workers: int, rested: bool = False) -> Figure:
+        """One step of so many host environments; `rested` if something else was done before it."""
+        found = self._step(environments, workers, (rested and self.profile.rested) or self.profile.environments)
         return found if self.here else replace(found, measured=False)
 
-    def _step(self, environments: float, workers: int) -> Figure:
-        fits = self.profile.environments
+    def _step(self, environments: float, workers: int, fits: Mapping[str, Fit]) -> Figure:
         if str(workers) in fits:
             return fits[str(workers)].at(environments)
         alone = fits["0"].at(environments) if "0" in fits else Figure(environments * UNKNOWN_STEP, False)
@@ -222,6 +231,19 @@ class Book:
         found = self.graph.variables[var]
         return [aval for aval in found.avals if aval.shape] if var != self.graph.roles.replay else []
 
+    def message(self, what: str, wire: Wire, ends: int, nbytes: float) -> Figure:
+        """To `send` to so many, or to `receive` from them, so many bytes together."""
+        found = self.profile.messages.get(message_key(what, wire, ends))
+        if found is not None:
+            return found.at(nbytes)
+        same = message_key(what, wire, 0)[1:]
+        tried = [(int(key.partition(" ")[0]), fit) for key, fit in self.profile.messages.items() if key.endswith(same)]
+        if not tried:
+            one = self.moving(what, nbytes / max(1, ends))
+            return replace(one, seconds=ends * one.seconds)
+        near, fit = min(tried, key=lambda each: abs(each[0] - ends))
+        return Figure(fit.at(nbytes).seconds * (FIXED + (1 - FIXED) * ends / near), False)
+
     def moving(self, what: str, nbytes: float) -> Figure:
         """To `send`, `receive` or `stack` so many bytes."""
         points: Points = getattr(self.profile, what)
@@ -238,9 +260,10 @@ class Book:
     def asking(self) -> float:
         return self.profile.asking or ASKING
 
-    @property
-    def reporting(self) -> float:
-        return self.profile.reporting or REPORTING
+    def reporting(self, arrays: int) -> float:
+        """After an iteration of which so many arrays are reported."""
+        start, slope = line(self.profile.reporting) if self.profile.reporting else REPORTING
+        return start + slope * arrays
 
     @property
     def waking(self) -> float:
@@ -290,11 +313,11 @@ class Book:
         return found
 
 
-HANDLING, ASKING, REPORTING, WAKING = 15e-6, 40e-6, 50e-6, 30e-6
-"""Seconds of the interpreter for a request, around a step of host environments and after an iteration, and until a
-thread wakes up, that nobody has measured."""
-CALLING = (10e-6, 0.3e-6)
-"""Seconds to call a program, and more for each array, that nobody has measured."""
+HANDLING, ASKING, WAKING = 15e-6, 40e-6, 30e-6
+"""Seconds of the interpreter for a request and around a step of host environments, and until a thread wakes up, that
+nobody has measured."""
+CALLING, REPORTING = (10e-6, 0.3e-6), (30e-6, 10e-6)
+"""Seconds to call a program, and to report on an iteration, and more for each array, that nobody has measured."""
 UNKNOWN_STEP = 20e-6
 """Seconds of a step of one host environment that nobody has measured."""
 

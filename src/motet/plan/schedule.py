@@ -27,6 +27,8 @@ class Call:
     """What else it reads."""
     writes: tuple[str, ...]
     """What it writes that something else reads."""
+    once: bool = False
+    """Whether it runs once and not for long: to compile it takes longer than to run it."""
 
     @property
     def label(self) -> str:
@@ -127,7 +129,7 @@ class _Grouping:
         held = {var for var in live.exposed(program.body, sure=True) if live.held_as(var) == var}
         return Schedule(
             program.fragment,
-            self.group(program.start, around),
+            self.start(program.start, around),
             self.group(program.body, around),
             tuple(sorted(held)),
             reports,
@@ -147,6 +149,13 @@ class _Grouping:
         replaced = frozenset().union(*(self.live.writes(each) for each in body))
         donated = tuple(sorted(reads & replaced & self.replaced))
         return Call(tuple(body), donated, tuple(sorted(reads - set(donated))), tuple(sorted(writes)))
+
+    def start(self, statements: Sequence[Statement], after: frozenset[str]) -> tuple[Operation, ...]:
+        """What comes once: the first state apart from the loops that follow it, which may be long."""
+        loop = next((place for place, each in enumerate(statements) if isinstance(each, Rounds)), len(statements))
+        first = self.group(statements[:loop], after | self.live.exposed(statements[loop:]))
+        once = (replace(each, once=True) if isinstance(each, Call) else each for each in first)
+        return (*once, *self.group(statements[loop:], after))
 
     def group(self, statements: Sequence[Statement], after: frozenset[str]) -> tuple[Operation, ...]:
         """`after` is what is read once the statements are done, a next round included."""

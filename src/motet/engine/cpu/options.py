@@ -15,15 +15,18 @@ import jax
 from motet.engine.cpu.switch import enabled
 
 
-def cpu_options(jaxpr: Any, alone: bool) -> dict[str, str | bool]:
+def cpu_options(jaxpr: Any, alone: bool, once: bool = False) -> dict[str, str | bool]:
     """XLA's options for a program on a CPU.
 
     One operation at a time if it is not `alone`, since other fragments use the other cores, or if all its operations
-    are small: waking a core for a small operation takes longer than the operation.
+    are small: waking a core for a small operation takes longer than the operation. What runs `once` is compiled in a
+    third of the time, and need not be fast.
     """
     options: dict[str, str | bool] = {}
     if not enabled():
         return options
+    if once:
+        return dict(QUICKLY)
     rows, multiplications = largest_products(jaxpr)
     if rows < MANY_ROWS:
         options["xla_cpu_experimental_ynn_fusion_type"] = ""
@@ -44,6 +47,12 @@ def compiled(lowered: Any, options: dict[str, str | bool]) -> tuple[Any, dict[st
         return lowered.compile(known), known
 
 
+QUICKLY: dict[str, str | bool] = {
+    "xla_backend_optimization_level": "0",
+    "xla_cpu_opt_preset": "CPU_OPT_PRESET_FAST_COMPILE",
+    "xla_cpu_use_fusion_emitters": False,
+}
+"""To compile the first state of SAC takes 1.0 s instead of 2.8."""
 MANY_ROWS = 512
 """XLA has two libraries for products of matrices. YNNPACK is the faster one for many rows (with minibatches of 2,048
 and layers of 64, 13% less time for an iteration), Eigen for few (batches of 64 and layers of 256: 25% less)."""
