@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 
 import motet
 from motet import planning
 from motet.calibration import corrections
 from motet.cli import main
+from motet.cli.choosing import why
 from motet.engine import profiles
-from motet.engine.blank import Blank
-from motet.engine.profile import cover, items_of, mostly, profile, time_pool, undisturbed
-from motet.engine.stopwatch import Samples, calls_of
+from motet.engine.blank import Blank, Pace, extent
+from motet.engine.pools import Pools
+from motet.engine.profile import Profiling, cover, items_of, messages_of
+from motet.engine.rehearse import schedules_of
+from motet.engine.stopwatch import Samples, calls_of, mostly
 from motet.engine.timeline import Lane, Span
 from motet.engine.trial import Trial, shortened
 from motet.errors import BadOption
 from motet.flow.graph import WHOLE, Cut, Graph
 from motet.flow.trace import trace
+from motet.flow.values import on_host
 from motet.foretold import Comparison, Term, parts_of
-from motet.plan import catalogue
+from motet.plan import catalogue, search
 from motet.plan.cost import Fit, Profile
 from motet.plan.machine import Machine
 from motet.plan.plan import Plan
+from motet.planning import _simplest_first
 from motet.training import wants_profile
 
 TINY = motet.A2C(num_envs=4, num_steps=4, hidden=(8,))
@@ -43,27 +50,30 @@ def graph_of(algorithm: motet.Algorithm = TINY, env: str = "CartPole-v1", *cuts:
     return trace(algorithm, motet.make(env), iterations=50, cuts=(WHOLE, *cuts))
 
 
-def test_a_profile_times_every_call_of_the_plans_it_was_given() -> None:
+def profile(graph: Graph, plans: Sequence[Plan], budget: float = 60.0) -> Profile:
+    """As the planner does it."""
+    with Pools(graph, plans) as pools, Profiling(graph, plans, pools) as found:
+        until = time.perf_counter() + budget
+        found.compile(until - 4)
+        found.time(until - 58)  # as briefly as it can be
+        return found.profile()
+
+
+def test_a_profile_times_every_call_and_message_of_the_plans_it_was_given() -> None:
     plans = [motet.anakin(), motet.coarse(2)]
     graph = graph_of(TINY, "CartPole-v1", Cut(2, 1))
-    found = profile(graph, plans, budget=60)
+    found = profile(graph, plans)
     wanted = {key for plan in plans for key, _ in items_of(graph, plan)}
     assert found.calls.keys() == wanted and not found.about["left out"]
     assert all(seconds > 0 for fit in found.calls.values() for _, seconds in fit.points)
-    assert found.send and found.receive and found.handling > 0 and found.reporting > 0
+    assert 0 < found.handling < 0.1 and found.reporting.keys() == {"learner", "others"}
     assert 0 < found.waking < 0.1 and 0 < found.crowding <= 1 and len(found.calling) == 2
+    sent = {f"{ends:.0f}{key[1:]}" for key, ends in messages_of(graph, motet.coarse(2))}
+    assert found.messages.keys() == sent and len(sent) == 4
     assert all(size > 0 and seconds > 0 for size, seconds in (*found.send, *found.receive))
 
 
-def test_steps_that_the_machine_held_up_do_not_count() -> None:
-    """A dear end of an episode does, and so do environments that sleep."""
-    usual = [1.0] * 9
-    assert undisturbed([*usual, 200.0], [*usual, 1.0]) == usual
-    assert undisturbed([*usual, 200.0], [*usual, 150.0]) == [*usual, 200.0]
-    assert undisturbed([*usual, 3.0], [0.0] * 10) == [*usual, 3.0]
-
-
-def test_of_processes_most_stretches_count() -> None:
+def test_what_the_machine_did_meanwhile_counts_in_most_stretches() -> None:
     """Ends of episodes are in all of them, and count; where the machine stood still is in few."""
     episodes = [1.0, 1.0, 1.0, 5.0] * 90
     assert mostly(episodes) == 2.0
@@ -77,8 +87,9 @@ def test_what_there_is_no_time_to_compile_is_left_out_and_named() -> None:
     wanted = frozenset(key for key, _ in items_of(graph, motet.coarse(2)))
     samples, trial = Samples(), Trial(graph, motet.coarse(2), {"cpu": jax.devices("cpu")}, wanted)
     try:
+        trial.start()
         trial.compile(until=time.perf_counter() - 1)
-        trial.time(samples, 0.05)
+        timed(trial, samples)
     finally:
         trial.close()
     assert len(trial.late) == 3 and not trial.wanted and not samples.calls
@@ -86,25 +97,81 @@ def test_what_there_is_no_time_to_compile_is_left_out_and_named() -> None:
     assert found.about["left out"].count("no time was left") == 2
 
 
+def test_how_long_a_call_will_take_to_compile_is_known_from_others() -> None:
+    plan = motet.coarse(1)
+    graph = graph_of(TINY)
+    pace = Pace()
+    calls = [call for each in schedules_of(graph, plan).values() for call in calls_of(each.body)]
+    assert len(calls) == 2 and pace.expected(calls[0]) == 0.0
+    pace.note(calls[0], 2.0)
+    larger = extent(calls[1].body) / extent(calls[0].body)
+    assert pace.expected(calls[0]) == pytest.approx(2.0) and pace.expected(calls[1]) == pytest.approx(2.0 * larger)
+
+
+def timed(trial: Trial, samples: Samples) -> None:
+    trial.warm_up()
+    trial.time_for(0.05)
+    trial.note(samples)
+
+
+def test_plans_start_from_the_state_that_the_first_one_made() -> None:
+    """Nothing of a first state is compiled again; what is then computed is what the plan itself would compute."""
+    graph, devices = graph_of(TINY, "CartPole-v1", Cut(2, 1)), {"cpu": jax.devices("cpu")}
+    first, second, own = (Trial(graph, plan, devices, frozenset()) for plan in (motet.anakin(), *[motet.coarse(2)] * 2))
+    try:
+        first.start()
+        second.start(first.cut())
+        own.start()
+        for one, other in zip(second.assembly.performers, own.assembly.performers, strict=True):
+            assert all(isinstance(each, Blank) for each in one.programs.values())
+            assert one.worker.started and one.worker.variables
+            for name, leaves in one.worker.variables.items():
+                for ours, theirs in zip(leaves, other.worker.variables[name], strict=True):
+                    np.testing.assert_allclose(on_host(ours), on_host(theirs), rtol=1e-5)
+    finally:
+        for trial in (first, second, own):
+            trial.close()
+
+
+def test_a_large_state_is_there_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("motet.engine.profile.SHARED", 0.0)
+    plans, graph = [motet.anakin(), motet.coarse(2)], graph_of(TINY, "CartPole-v1", Cut(2, 1))
+    found = profile(graph, plans)
+    assert not found.about["left out"] and len(found.calls) == 3
+
+
 def test_environments_are_still_while_calls_are_timed_and_timed_by_themselves() -> None:
     graph = graph_of(TINY, "gymnasium/CartPole-v1", Cut(2, 1))
-    found = profile(graph, [motet.multi_learner(1), motet.coarse(2)], budget=60)
+    found = profile(graph, [motet.multi_learner(1), motet.coarse(2)])
     assert not found.about["left out"] and found.stack and found.asking > 0
-    seconds, demand = time_pool(motet.make("gymnasium/CartPole-v1"), 4, 0)
-    assert 1e-6 < seconds < 0.1 and demand >= 1.0
+    (fit,), (rested,) = found.environments.values(), found.rested.values()
+    assert [size for size, _ in fit.points] == [size for size, _ in rested.points] == [2.0, 4.0]
+    assert all(1e-6 < seconds < 0.1 for _, seconds in (*fit.points, *rested.points)) and fit.demand >= 1.0
+
+
+def test_environments_that_break_are_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("no display")
+
+    graph = graph_of(TINY, "gymnasium/CartPole-v1")
+    with Pools(graph, [motet.multi_learner(1)]) as pools:
+        assert len(pools.pools) == 1
+        monkeypatch.setattr(pools.pools[0], "step_for", broken)
+        pools.step_for(0.01)
+        assert not pools.fits() and pools.left_out == ["4 environments, 0 workers: RuntimeError: no display"]
 
 
 def test_what_fails_is_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Trial.compile
 
-    def broken(trial: Trial, until: float) -> None:
+    def broken(trial: Trial, until: float, pace: Pace) -> None:
         if trial.plan.name == "coarse":
             raise RuntimeError("no such device")
-        real(trial, until)
+        real(trial, until, pace)
 
     monkeypatch.setattr(Trial, "compile", broken)
     graph = graph_of(TINY, "CartPole-v1", Cut(2, 1))
-    found = profile(graph, [motet.anakin(), motet.coarse(2)], budget=60)
+    found = profile(graph, [motet.anakin(), motet.coarse(2)])
     assert len(found.calls) == 1
     assert found.about["left out"] == "coarse (actors replicas=2, learner): RuntimeError: no such device"
 
@@ -121,9 +188,10 @@ def test_as_few_plans_are_run_as_hold_all_calls() -> None:
     ]
     found = cover(graph, plans)
     assert [plan.fragments for plan in found] == [
-        motet.anakin().fragments, motet.coarse(1).fragments, motet.coarse(4).fragments
-    ]  # fmt: skip  # two actors lie between one and four
-    assert [len(keys) for keys in found.values()] == [1, 2, 1]  # the learner's call is that of one actor
+        motet.anakin().fragments, motet.coarse(1).fragments, motet.coarse(2).fragments, motet.coarse(4).fragments
+    ]  # fmt: skip
+    # The learner's call is that of one actor. Two actors' calls lie between one and four, but not their messages.
+    assert [len(keys) for keys in found.values()] == [1, 2, 0, 1]
 
 
 def test_what_is_known_already_is_not_compiled() -> None:
@@ -132,14 +200,15 @@ def test_what_is_known_already_is_not_compiled() -> None:
     (wanted,) = (key for key, size in items_of(graph, plan) if size == 2)
     samples, trial = Samples(), Trial(graph, plan, {"cpu": jax.devices("cpu")}, frozenset({wanted}))
     try:
+        trial.start()
         trial.compile()
-        trial.time(samples, 0.05)
+        timed(trial, samples)
         learner = next(each for each in trial.assembly.performers if each.worker.name == "learner")
         body = list(calls_of(learner.worker.schedule.body))
         assert body and all(isinstance(learner.programs[id(call)], Blank) for call in body)
     finally:
         trial.close()
-    assert samples.calls.keys() == {wanted} and samples.send and samples.reporting
+    assert samples.calls.keys() == {wanted} and samples.messages and samples.reporting
 
 
 def test_a_prefill_is_cut_short_and_nothing_else() -> None:
@@ -151,11 +220,11 @@ def test_a_prefill_is_cut_short_and_nothing_else() -> None:
 def test_a_profile_is_kept_for_the_same_code_shapes_and_machine_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[str] = []
 
-    def fake(graph: Graph, plans: Any, *more: Any, **rest: Any) -> Profile:
-        measured.append(graph.algorithm)
+    def fake(algorithm: motet.Algorithm, *more: Any) -> Profile:
+        measured.append(type(algorithm).__name__)
         return Profile(about={"seconds": "0.0", "left out": ""})
 
-    monkeypatch.setattr(planning, "profile", fake)
+    monkeypatch.setattr(planning, "_measured", fake)
     env = motet.make("CartPole-v1")
     assert not planning.choose(TINY, env).from_cache
     assert planning.choose(TINY, env).from_cache and len(measured) == 1
@@ -170,6 +239,19 @@ def test_a_profile_is_kept_for_the_same_code_shapes_and_machine_alone(monkeypatc
         file.write_text('{"calls": 3}')  # damaged
     planning.choose(TINY, env)
     assert len(measured) == 6
+
+
+def test_what_there_was_no_time_for_is_measured_when_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[float] = []
+
+    def fake(*given: Any) -> Profile:
+        measured.append(given[-2])
+        return Profile(about={"seconds": "0.0", "left out": "coarse: no time was left"})
+
+    monkeypatch.setattr(planning, "_measured", fake)
+    for budget in (15.0, 15.0, 60.0, 15.0, 60.0):
+        planning.choose(TINY, motet.make("CartPole-v1"), budget=budget)
+    assert len(measured) == 2
 
 
 def processors(cores: int) -> Machine:
@@ -187,6 +269,21 @@ def test_lag_is_not_taken_without_leave_and_what_is_given_up_is_said() -> None:
     assert free.best.steps_per_second >= strict.given_up.steps_per_second > strict.best.steps_per_second
     careful = planning.choose(replace(TINY, num_envs=64), env, machine=machine, measure=False, lag=4)
     assert careful.best.lag == 0 and careful.given_up is None  # the algorithm cannot learn from lag
+    stale = motet.IMPALA(num_envs=64, num_steps=32, hidden=(64, 64))  # says that it can learn from any lag
+    assert planning.choose(stale, env, machine=machine, measure=False).best.lag == 1
+    assert planning.choose(stale, env, machine=machine, measure=False, lag=0).best.lag == 0
+
+
+def test_of_plans_that_are_about_as_good_the_simplest_is_taken() -> None:
+    env, machine = motet.make("CartPole-v1"), processors(2)
+    found = planning.choose(TINY, env, machine=machine, measure=False)
+    one = next(each for each in found.estimates if each.plan.name == "anakin")
+    other = next(each for each in found.estimates if search.size(each.plan) > search.size(one.plan))
+    slightly, clearly = (replace(other, steps_per_second=one.steps_per_second * more) for more in (1.02, 1.2))
+    assert _simplest_first((slightly, one), found.objective) == (one, slightly)
+    assert _simplest_first((clearly, one), found.objective) == (clearly, one)
+    said = why(replace(found, estimates=(one, slightly), given_up=None))
+    assert "would be 2.0% better, which is too little for its additional parts." in said
 
 
 def test_an_objective_that_nothing_meets_names_the_nearest() -> None:
@@ -258,11 +355,12 @@ def test_motet_plan_takes_machines_from_files_and_from_the_catalogue(
 
 
 def test_a_run_says_what_was_foretold_beside_what_came_and_corrects_the_profile(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("MOTET_PROFILE")  # as for users
     run = tmp_path / "run"
     code, said = motet_says(
-        capsys, "train", *A2C, "--profile", "--total-timesteps", "20_000", "--run-dir", str(run),
+        capsys, "train", *A2C, "--total-timesteps", "20_000", "--run-dir", str(run),
         "--evaluate-episodes", "0",
     )  # fmt: skip
     assert code == 0, said
@@ -287,6 +385,8 @@ def test_who_chooses_is_said_by_the_call_or_by_the_surroundings(monkeypatch: pyt
     assert wants_profile(None) and not wants_profile(False)
     monkeypatch.setenv("MOTET_PROFILE", "0")
     assert not wants_profile(None) and wants_profile(True)
+    monkeypatch.delenv("MOTET_PROFILE")
+    assert wants_profile(None)
 
 
 def test_where_the_planner_finds_nothing_the_rule_holds(monkeypatch: pytest.MonkeyPatch) -> None:

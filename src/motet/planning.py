@@ -18,7 +18,7 @@ from motet.engine.conditions import conditions
 from motet.engine.detect import detect
 from motet.engine.estimate import Estimate, estimate, floor
 from motet.engine.pools import Pools
-from motet.engine.profile import BUDGET, COMPILING, Announce, Profiling, cover, describe
+from motet.engine.profile import BUDGET, TIMING, Announce, Profiling, cover, describe
 from motet.engine.run import Reporter
 from motet.errors import BadOption
 from motet.flow.algorithm import Algorithm
@@ -38,6 +38,9 @@ ITERATIONS = 1000
 """The length of run that is estimated: schedules of step sizes follow from it, speeds do not."""
 KEEP = 6
 """Candidates that are estimated to the end, and shown."""
+NEAR = 0.04
+"""Plans that are behind the best by no more than this share are as good: of them, the one with the fewest parts and the
+least lag is taken."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ def choose(
     *,
     machine: Machine | None = None,
     objective: str = "throughput",
-    lag: int = 0,
+    lag: int | None = None,
     measure: bool = True,
     again: bool = False,
     known: Profile | None = None,
@@ -91,41 +94,54 @@ def choose(
     """The best plan for an algorithm on an environment, here or on a `machine` that is described.
 
     Here, what candidates compute is measured once and kept (`again` measures anew), unless it is `known`; for another
-    machine it is modelled
-    from what the loop computes, and environments are taken to be as fast as here. Without `measure` nothing is run.
-    Only plans that learn what one program learns are candidates, unless `lag` permits more and the algorithm says that
-    it can learn from it.
+    machine it is modelled from what the loop computes, and environments are taken to be as fast as here. Without
+    `measure` nothing is run.
+
+    Only plans that learn what one program learns are candidates, unless the algorithm says that it can learn from any
+    lag: then one of 1 is permitted. `lag` permits more or less, up to what the algorithm says.
     """
-    if lag < 0:
+    if lag is not None and lag < 0:
         raise BadOption(f"lag must be at least 0, got {lag}")
-    wanted = parse(objective)
+    wanted, until = parse(objective), time.perf_counter() + budget
     with conditions():
         graph = trace(algorithm, env, iterations=ITERATIONS, cuts=(WHOLE,))
         here = detect()
         place = machine or here
-        permitted = Permitted(lag, _replays(place))
-        found = _candidates(graph, place, permitted)
+        may = permitted(graph, place, lag)
+        found = candidates(graph, place, may)
         if not found.plans:
             reasons = [each.reasons[0] for each in found.refused[:3]]
             raise BadOption(f"No plan fits {algorithm!r} on {place.name}: {'; '.join(reasons)}")
         measured, cached, name = known or Profile(), False, ""
         if measure and known is None:
             name = profiles.key(graph, place, {"env": envs.origin(env), "kind": place.devices[0].kind})
-            kept = None if again else profiles.load(name)
+            kept = None if again else _thorough(profiles.load(name), budget)
             measured, cached = kept or Profile(), kept is not None
             if kept is None:
-                measured = _measured(algorithm, env, graph, place, found.plans, machine is None, budget, announce)
+                measured = _measured(algorithm, env, graph, place, found.plans, machine is None, until, announce)
+                measured = replace(measured, about={**measured.about, "budget": str(budget)})
                 profiles.save(name, measured)
-        return _choose(
-            graph, Book(graph, place, measured, here=machine is None), found, wanted, permitted, name, cached
-        )
+        return _choose(graph, Book(graph, place, measured, here=machine is None), found, wanted, may, name, cached)
 
 
-def _candidates(graph: Graph, machine: Machine, permitted: Permitted) -> search.Candidates:
+def _thorough(kept: Profile | None, budget: float) -> Profile | None:
+    """A profile that was kept, unless there is more time now for what there was no time for."""
+    if kept is None or "no time was left" not in kept.about.get("left out", ""):
+        return kept
+    return kept if budget <= float(kept.about.get("budget", 0.0)) else None
+
+
+def permitted(graph: Graph, machine: Machine, lag: int | None = None) -> Permitted:
+    """What candidates may have, if nobody says otherwise or says how much lag."""
+    usual = 1 if graph.max_lag is None else 0
+    return Permitted(usual if lag is None else lag, _replays(machine))
+
+
+def candidates(graph: Graph, machine: Machine, may: Permitted) -> search.Candidates:
     """All that fit; of too many, those around the ones that look best by the model."""
-    options = search.values(graph, machine, permitted)
+    options = search.values(graph, machine, may)
     if search.count(options) <= search.EXHAUSTIVE:
-        return search.candidates(graph, machine, permitted)
+        return search.candidates(graph, machine, may)
     book = Book(graph, machine)
 
     def score(plan: Plan) -> float | None:
@@ -165,17 +181,16 @@ def _measured(
     machine: Machine,
     plans: Sequence[Plan],
     here: bool,
-    budget: float,
+    until: float,
     announce: Announce,
 ) -> Profile:
-    """What is measured on this machine: for another one, the environments alone."""
-    began = time.perf_counter()
+    """What is measured on this machine until then: for another one, the environments alone."""
     if not here:
         with Pools(graph, plans, announce) as pools:
             return Profile(environments=pools.fits(), about={"left out": "; ".join(pools.left_out)})
     with profiling(algorithm, env, graph, machine, plans, announce) as found:
-        found.compile(began + budget * COMPILING)
-        found.time(began + budget)
+        found.compile(until - TIMING)
+        found.time(until)
         return found.profile()
 
 
@@ -187,7 +202,7 @@ def _meter(reporter: Reporter) -> Meter:
 
 
 def _choose(
-    graph: Graph, book: Book, found: search.Candidates, wanted: Objective, permitted: Permitted, name: str, cached: bool
+    graph: Graph, book: Book, found: search.Candidates, wanted: Objective, may: Permitted, name: str, cached: bool
 ) -> Choice:
     began = time.perf_counter()
     ranked, estimates = _ranked(graph, book, wanted, found.plans, KEEP)
@@ -199,7 +214,7 @@ def _choose(
             refused.append(
                 Refused(each.plan, (f"{each.memory.where} has {limit}, it needs {each.memory.bytes / 1e9:,.1f}",))
             )
-    best = tuple(each for each in best if each.memory.fits)
+    best = _simplest_first(tuple(each for each in best if each.memory.fits), wanted)
     if not best:
         raise BadOption(f"No plan fits into the memory of {book.machine.name}: {refused[-1].reasons[0]} GB.")
     if not any(map(wanted.is_met, best)):
@@ -208,24 +223,35 @@ def _choose(
             f"No plan meets {wanted}; the nearest is {nearest.plan.name} with {wanted.value(nearest):,.4g}. Ask for "
             "less, permit a lag, or give it a larger machine."
         )
-    given_up, late = _given_up(graph, book, wanted, permitted, best[0])
+    given_up, late = _given_up(graph, book, wanted, may, best)
     words = {**late, **found.words}
     seconds = time.perf_counter() - began
     return Choice(graph, book, wanted, best, tuple(refused), len(found.plans), given_up, words, name, cached, seconds)
 
 
+def _simplest_first(found: tuple[Estimate, ...], wanted: Objective) -> tuple[Estimate, ...]:
+    """Of those that are about as good as the best, the simplest one comes first."""
+    if not found:
+        return found
+    best = wanted.score(found[0])
+    near = [each for each in found if best - wanted.score(each) <= NEAR * abs(best) and wanted.is_met(each)]
+    first = min(near, key=lambda each: (search.size(each.plan), each.lag == "latest" or each.lag), default=found[0])
+    return (first, *(each for each in found if each is not first))
+
+
 def _given_up(
-    graph: Graph, book: Book, wanted: Objective, permitted: Permitted, best: Estimate
+    graph: Graph, book: Book, wanted: Objective, may: Permitted, best: Sequence[Estimate]
 ) -> tuple[Estimate | None, Mapping[Plan, str]]:
     """What one more iteration of lag would bring, if the algorithm can learn from it."""
-    more = permitted.lag + 1
+    more = may.lag + 1
     if graph.max_lag is not None and more > graph.max_lag:
         return None, {}
-    found = search.candidates(graph, book.machine, replace(permitted, lag=more))
+    found = search.candidates(graph, book.machine, replace(may, lag=more))
     late = [plan for plan in found.plans if any(link.lag == more for link in plan.links.values())]
-    ranked, estimates = _ranked(graph, book, wanted, late, 1, above=wanted.score(best))
+    above = max(map(wanted.score, best))
+    ranked, estimates = _ranked(graph, book, wanted, late, 1, above=above)
     better = estimates[ranked[0]] if ranked else None
-    wins = better is not None and better.memory.fits and wanted.score(better) > wanted.score(best)
+    wins = better is not None and better.memory.fits and wanted.score(better) > above
     return (better if wins else None), found.words
 
 

@@ -64,16 +64,17 @@ def train(
     stop_when: str | Callable[[Row], bool] | None = None,
     cluster: Cluster | None = None,
     profile: bool | None = None,
-    max_lag: int = 0,
+    max_lag: int | None = None,
     track: str | None = None,
 ) -> Result:
     """Train `algorithm` on `env` as `plan` says.
 
-    `env` is an id, an environment, or a function that makes a Gymnasium environment. Without a plan, the whole loop
-    is one compiled program on all devices that divide the environments; environments that are not written in JAX are
-    asked by it, in worker processes beside it where that pays. With `profile` the planner measures for some seconds and
-    chooses (see docs/planner.md), with a lag of at most `max_lag`. With `mode="serial"` the same programs run in one
-    thread, for debugging.
+    `env` is an id, an environment, or a function that makes a Gymnasium environment. Without a plan the planner chooses
+    one (see docs/planner.md): it measures for at most 15 seconds, once for a loop and a machine, and permits a lag of
+    `max_lag`; by default 1 for algorithms that learn from any lag, and 0 for others. With `profile` False a rule does:
+    the whole loop is one compiled program on all devices that divide the environments; environments that are not
+    written in JAX are asked by it, in worker processes beside it where that pays. With `mode="serial"` the same
+    programs run in one thread, for debugging.
 
     How it goes is shown on a terminal and in a notebook; `progress` True shows it elsewhere too, and False nowhere.
     `callbacks` are told of each row of metrics and of the end. `run_dir` is a folder for what comes of it; `command` is
@@ -135,11 +136,11 @@ PROFILE = "MOTET_PROFILE"
 
 def wants_profile(profile: bool | None) -> bool:
     """Whether the planner chooses where no plan is named."""
-    return os.environ.get(PROFILE, "0") == "1" if profile is None else profile
+    return os.environ.get(PROFILE, "1") != "0" if profile is None else profile
 
 
 def _foretold(
-    algorithm: Algorithm, env: Environment | HostEnvironment, max_lag: int, told: Sequence[Callback]
+    algorithm: Algorithm, env: Environment | HostEnvironment, max_lag: int | None, told: Sequence[Callback]
 ) -> tuple[Plan | None, Foretold | None]:
     """The planner's choice, and what will compare it with what comes; neither, if it finds none. Whoever follows the
     run is told what is done."""

@@ -6,8 +6,13 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from motet.engine.cpu.options import SMALL_PRODUCT, compiled, cpu_options, largest_products
+import motet
+from motet.engine.cpu.options import QUICKLY, SMALL_PRODUCT, compiled, cpu_options, largest_products
 from motet.engine.cpu.switch import enabled
+from motet.engine.rehearse import schedules_of
+from motet.flow.trace import trace
+from motet.plan.plan import Plan
+from motet.plan.schedule import Call
 
 
 def looping(rows: int, width: int) -> Any:
@@ -36,3 +41,23 @@ def test_options_that_this_version_of_xla_does_not_have_are_left_out() -> None:
     known: dict[str, str | bool] = {"xla_cpu_enable_fast_math": False}
     program, used = compiled(lowered, {**known, "xla_cpu_there_is_no_such_option": True})
     assert used == known and program(jnp.ones(2)).tolist() == [2.0, 2.0]
+
+
+@pytest.mark.skipif(not enabled(), reason="the quick ways are switched off")
+def test_what_runs_once_is_compiled_quickly() -> None:
+    program = looping(64, 256)
+    assert cpu_options(program, True, once=True) == QUICKLY != cpu_options(program, True)
+    _, used = compiled(jax.jit(lambda x: x + 1.0).lower(jnp.zeros(2)), dict(QUICKLY))
+    assert used == QUICKLY  # this version of XLA knows them all
+
+
+@pytest.mark.parametrize("plan", [motet.anakin(), motet.coarse(1), motet.pearl()], ids=lambda plan: plan.name)
+def test_the_first_state_runs_once_and_what_fills_a_replay_does_not(plan: Plan) -> None:
+    graph = trace(motet.DQN(num_envs=4, learning_starts=256, hidden=(8,)), motet.make("CartPole-v1"), iterations=4)
+    for schedule in schedules_of(graph, plan).values():
+        first = [each for each in schedule.start if isinstance(each, Call) and each.once]
+        assert all("init" in call.label and "unroll" not in call.label for call in first)
+        assert not any(each.once for each in schedule.body if isinstance(each, Call))
+    starts = [each for schedule in schedules_of(graph, plan).values() for each in schedule.start]
+    assert any(isinstance(each, Call) and each.once for each in starts)
+    assert any(not isinstance(each, Call) or not each.once for each in starts)

@@ -20,6 +20,7 @@ WIDTH = 100
 def show_choice(algorithm: Any, task: Any, show: Any) -> int:
     """Choose a plan and say how it compares."""
     from motet import planning
+    from motet.engine.profile import PATIENT
 
     with busy("choosing a plan") as status:
         choice = planning.choose(
@@ -30,6 +31,7 @@ def show_choice(algorithm: Any, task: Any, show: Any) -> int:
             lag=show.max_lag,
             measure=show.profile,
             again=show.again,
+            budget=PATIENT,
             announce=told(status),
         )
     text = choice.plan.to_json() if show.json else table_of(choice) + (explained(choice) if show.explain else "")
@@ -92,8 +94,13 @@ def why(choice: Choice) -> str:
     said = [f"{choice.spelled(best.plan)} wins: {_held_up(best)}."]
     if others:
         value, next_value = (choice.objective.score(each) for each in (best, others[0]))
-        ahead = abs(value / next_value - 1) if next_value else 0.0
-        said.append(f"It is {ahead:.0%} ahead of {choice.spelled(others[0].plan)}, of which {_held_up(others[0])}.")
+        ahead = value / next_value - 1 if next_value else 0.0
+        ahead = -ahead if value < 0 else ahead  # of seconds, fewer are better
+        other = choice.spelled(others[0].plan)
+        if ahead >= 0:
+            said.append(f"It is {ahead:.0%} ahead of {other}, of which {_held_up(others[0])}.")
+        else:
+            said.append(f"{other} would be {-ahead:.1%} better, which is too little for its {_more(best, others[0])}.")
     if choice.given_up is not None:
         late = choice.given_up
         said.append(
@@ -103,6 +110,11 @@ def why(choice: Choice) -> str:
     if best.modelled:
         said.append(f"Modelled, not measured: {', '.join(best.modelled)}.")
     return " ".join(said)
+
+
+def _more(best: Estimate, other: Estimate) -> str:
+    """What a plan has more of than a simpler one."""
+    return "lag" if other.lag != best.lag else "additional parts"
 
 
 def _held_up(each: Estimate) -> str:

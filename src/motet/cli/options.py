@@ -134,10 +134,10 @@ class RunOptions(ClusterOptions, CheckpointOptions, Length):
     """Tell a tracker of the run too: wandb or trackio, if it is installed."""
     strict: Annotated[bool, FlagCreatePairsOff] = False
     """Make it an error if a host environment's observation leaves the bounds that its space declares."""
-    profile: bool = False
-    """Where no plan is named, let the planner measure for some seconds and choose one."""
-    max_lag: int = 0
-    """The largest lag that the planner may use, where the algorithm can learn from it."""
+    profile: bool = True
+    """Where no plan is named, let the planner measure for some seconds, once, and choose one; else a rule does."""
+    max_lag: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
+    """The largest lag that the planner may use; by default 1 for algorithms that learn from any lag, 0 for others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,8 +187,8 @@ class PlannerOptions:
     objective: str = "throughput"
     """What it is to be good at: throughput, throughput-per-watt or time-per-update; 'throughput >= 50_000' says what
     must be reached."""
-    max_lag: int = 0
-    """The largest lag that it may use, where the algorithm can learn from it."""
+    max_lag: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
+    """The largest lag that it may use; by default 1 for algorithms that learn from any lag, 0 for others."""
     profile: bool = True
     """Measure on this machine what candidates compute; else all of it is modelled."""
     again: Annotated[bool, FlagCreatePairsOff] = False

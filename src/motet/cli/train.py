@@ -120,7 +120,7 @@ def _train(options: Any, env: Any, plan: Plan | None, args: Sequence[str]) -> Re
             eval_episodes=run.eval_episodes,
             eval_explore=run.eval_explore,
             stop_when=run.stop_when,
-            profile=run.profile or None,
+            profile=None if run.profile else False,
             max_lag=run.max_lag,
             track=run.track,
             command=["motet", "train", *args],

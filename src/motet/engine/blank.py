@@ -17,7 +17,10 @@ import numpy as np
 from motet.engine.compiled import CompiledCall, Home
 from motet.engine.perform import Performer
 from motet.engine.variables import Variables
+from motet.flow.graph import Node
 from motet.flow.values import is_key
+from motet.flow.work import equations
+from motet.plan.project import Rounds
 from motet.plan.schedule import Call
 
 
@@ -44,12 +47,39 @@ def _zeros(aval: Any) -> Any:
 
 
 @dataclass
+class Pace:
+    """How fast programs are compiled here: from what was compiled so far, how long another one will take."""
+
+    equations: int = 0
+    seconds: float = 0.0
+
+    def expected(self, call: Call) -> float:
+        return extent(call.body) * self.seconds / self.equations if self.equations else 0.0
+
+    def note(self, call: Call, seconds: float) -> None:
+        self.equations += extent(call.body)
+        self.seconds += seconds
+
+
+def extent(statements: Iterable[Any]) -> int:
+    """How many operations there are to compile."""
+    total = 0
+    for each in statements:
+        if isinstance(each, Rounds):
+            total += extent(each.body)
+        elif isinstance(each, Node) and each.code:
+            total += equations(next(iter(each.code.values())).jaxpr)
+    return total
+
+
+@dataclass
 class Limited:
-    """A call that is compiled when it is first run, if that is before `until`; after it, it computes nothing."""
+    """A call that is compiled when it is first run, if that will be over at `until`; else it computes nothing."""
 
     call: Call
     home: Home
     until: float
+    pace: Pace
     program: Any = None
 
     @property
@@ -61,15 +91,20 @@ class Limited:
         return self.program is not None and self.program.asks
 
     def __call__(self, values: Variables, root: jax.Array, path: tuple[int, ...]) -> Variables:
-        if self.program is None:
-            kind = Blank if time.perf_counter() > self.until else CompiledCall
-            self.program = kind(self.call, self.home)
-        return self.program(values, root, path)
+        if self.program is not None:
+            return self.program(values, root, path)
+        start = time.perf_counter()
+        is_late = start + self.pace.expected(self.call) > self.until
+        self.program = (Blank if is_late else CompiledCall)(self.call, self.home)
+        written = self.program(values, root, path)
+        if not is_late:
+            self.pace.note(self.call, time.perf_counter() - start)
+        return written
 
 
-def limit(performer: Performer, calls: Iterable[Call], until: float) -> list[Limited]:
+def limit(performer: Performer, calls: Iterable[Call], until: float, pace: Pace) -> list[Limited]:
     """Let a performer compile these calls until then, and no longer."""
-    limited = {id(call): Limited(call, performer.home, until) for call in calls}
+    limited = {id(call): Limited(call, performer.home, until, pace) for call in calls}
     performer.programs |= limited
     return list(limited.values())
 

@@ -18,7 +18,7 @@ from motet.engine.requests import Compute, Consult, Done, Iterate, Put, Request,
 from motet.engine.virtual import Channel
 from motet.engine.worker import Worker
 from motet.flow.graph import Graph, Node
-from motet.plan.cost import Book, Figure
+from motet.plan.cost import Book, Figure, reports_as
 from motet.plan.plan import Plan
 from motet.plan.project import Program, Rounds, project
 from motet.plan.protocol import Wire
@@ -82,8 +82,8 @@ class Charges:
         if isinstance(request, Done):
             if worker.whole:  # of many iterations at once, it hardly counts
                 return []
-            arrays = sum(len(self.graph.variables[var].avals) for var, _ in worker.schedule.reports)
-            return [self._python(worker, seat, self.book.reporting(arrays), "report")]
+            who = reports_as(self.graph, worker.schedule.state)
+            return [self._python(worker, seat, self.book.reporting(who), "report")]
         if isinstance(request, (Compute, Iterate)):
             return self._call(worker, seat, request.call, isinstance(request, Iterate))
         if isinstance(request, Consult):
@@ -129,7 +129,7 @@ class Charges:
         """So many steps of host environments."""
         fragment = self.plan.fragments[worker.fragment]
         share = self.graph.num_envs / fragment.replicas
-        figure = self._noted("environments", self.book.step(share, fragment.workers, rested=rounds <= 1))
+        figure = self._noted("environments", self.book.step(share, fragment.workers, 1.0 if rounds <= 1 else INSIDE))
         alone = fragment.workers == 0 and figure.demand <= 1.5
         locks = self._thread(worker, seat) + ((("python", seat.host),) if alone else ()) if not fragment.workers else ()
         demand, seconds = min(figure.demand, float(self.book.machine.cores)), figure.seconds * rounds
@@ -191,6 +191,9 @@ class Charges:
 TURN = 2e-3
 """Seconds after which environments that are stepped in a thread let others have Python's lock: between two steps,
 or at the latest after the 5 ms that the interpreter lets one thread have it while others want it."""
+INSIDE = 0.5
+"""How rested environments are that a program steps again and again: between two steps it does something, but not for
+long."""
 CALLING_MOST = 0.8
 """The largest share of a call that calling it can be."""
 

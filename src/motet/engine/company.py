@@ -25,7 +25,7 @@ from motet.engine.supervise import Supervisor
 from motet.engine.waits import Arrival
 from motet.plan.cost import Points
 
-ROUNDS = 100
+ROUNDS = 50
 BETWEEN = 0.5e-3
 """Seconds between two messages: about as long as a small policy takes to decide."""
 
@@ -85,7 +85,7 @@ def time_waking() -> float:
     return mostly(took)
 
 
-def time_crowding(program: Callable[[], Any], seconds: float = 0.06) -> float:
+def time_crowding(program: Callable[[], Any], seconds: float = 0.04) -> float:
     """How fast a core is while all others are at work too, as a share of its speed alone."""
 
     def work(until: float, found: list[float]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from motet.engine.charges import Charges
 from motet.engine.clock import Use
 from motet.engine.rehearse import schedules_of, workers_of
-from motet.engine.requests import Compute, Consult, Iterate
+from motet.engine.requests import Compute, Consult, Iterate, Put, Take
 from motet.engine.virtual import Log, Simulation, simulate
 from motet.engine.worker import Worker
 from motet.flow.graph import Graph
@@ -17,7 +17,7 @@ from motet.plan.cost import Book
 from motet.plan.machine import Machine
 from motet.plan.memory import Memory, memory_of
 from motet.plan.plan import Lag, Plan
-from motet.plan.project import Rounds
+from motet.plan.project import Receive, Rounds, Send
 from motet.plan.schedule import Ask, Call, Keep
 from motet.plan.spread import alike, spread
 from motet.plan.traffic import traffic
@@ -97,28 +97,30 @@ def estimate(graph: Graph, plan: Plan, book: Book, *, every_host: bool = False) 
 
 
 def floor(graph: Graph, plan: Plan, book: Book) -> float:
-    """Seconds that no iteration of a plan can take less than: what its busiest replica computes, or what all of a host
-    compute, on all its cores."""
+    """Seconds that no iteration of a plan can take less than: what its busiest replica does, what all of a host do on
+    all its cores, or what they do one at a time for Python's lock."""
     seats = spread(plan, book.machine)
     schedules = schedules_of(graph, plan, {name: found[0].kind for name, found in seats.items()})
-    charges = Charges(graph, plan, book, seats, alike(seats, book.machine.hosts), ())
+    _, channels = workers_of(graph, plan, schedules)
+    charges = Charges(graph, plan, book, seats, alike(seats, book.machine.hosts), channels)
     alone = sum(each.replicas for each in plan.fragments.values()) == 1
-    longest = cores = 0.0
+    longest = cores = locked = 0.0
     for name, schedule in schedules.items():
-        worker = Worker(name, name, 0, schedule)
+        worker, host = Worker(name, name, 0, schedule), seats[name][0].host
         whole = alone and schedule.whole is not None
         uses = _uses(charges, worker, (schedule.whole,) if whole and schedule.whole else schedule.body, 1.0, whole)
         longest = max(longest, sum(use.seconds * count for use, count in uses))
-        here = sum(seat.host == seats[name][0].host for seat in seats[name])
-        on_cores = (use.seconds * count * use.demand for use, count in uses if use.on == ("cores", seats[name][0].host))
-        cores += here * sum(on_cores)
-    return max(longest, cores / book.machine.cores)
+        here = sum(seat.host == host for seat in seats[name])
+        cores += here * sum(use.seconds * count * use.demand for use, count in uses if use.on == ("cores", host))
+        locked += here * sum(use.seconds * count for use, count in uses if ("python", host) in use.locks)
+    return max(longest, cores / book.machine.cores, locked)
 
 
 def _uses(
     charges: Charges, worker: Worker, operations: Sequence[Any], count: float, whole: bool
 ) -> list[tuple[Use, float]]:
-    """What a worker computes in an iteration, and how often; messages are left aside."""
+    """What a worker does in an iteration, and how often. What is read in a later round is left aside, since it is not
+    sent in every round."""
     found: list[tuple[Use, float]] = []
     for each in operations:
         if isinstance(each, Rounds):
@@ -128,6 +130,8 @@ def _uses(
             request = Iterate(each, 0, 1) if whole else Compute(each, ())
         elif isinstance(each, (Ask, Keep)):
             request = Consult(each, ())
+        elif isinstance(each, (Send, Receive)) and not each.wire.carried:
+            request = Put(each.wire, ()) if isinstance(each, Send) else Take(each.wire, (), ())
         else:
             continue
         found += [(use, count) for use in charges.request(worker, request)]

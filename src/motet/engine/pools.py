@@ -19,7 +19,7 @@ from motet.flow.host import HostEnvironment, Opening
 from motet.plan.cost import Fit
 from motet.plan.plan import Plan
 
-OPENING = 4.0
+OPENING = 3.0
 """Seconds after which no further pool is opened."""
 REST = 1e-3
 """Seconds between two steps, where something else is done meanwhile: a policy decides, messages come and go."""
@@ -34,6 +34,8 @@ class Pool:
     env: HostEnvironment
     count: int
     workers: int
+    actions: Sequence[tuple[np.ndarray, ...]]
+    """Some to take turns with."""
     took: list[float] = field(default_factory=list)
     used: list[float] = field(default_factory=list)
     """Seconds that this process computed for, in each step."""
@@ -41,7 +43,6 @@ class Pool:
     """Seconds of steps with something else between them."""
 
     def __enter__(self) -> Self:
-        self.actions = _actions(self.env, self.count)
         self.opened: Any = self.env.open(Opening(0, self.count, 0, self.workers))
         try:
             self.opened.reset()
@@ -88,6 +89,7 @@ class Pools:
         self.stack = ExitStack()
         env = next((node.host.environment for node in graph.nodes() if node.host is not None), None)
         began, wanted = time.perf_counter(), wanted_pools(graph, plans) if env is not None else ()
+        actions = _actions(env, graph.num_envs) if env is not None else []
         for workers, count in wanted:
             if self.pools and time.perf_counter() - began > OPENING:
                 self.left_out.append(f"{count} environments, {workers} workers: no time was left")
@@ -95,7 +97,7 @@ class Pools:
             announce(f"timing {count} environments in {f'{workers} processes' if workers else 'a thread'}")
             try:
                 assert env is not None
-                self.pools.append(self.stack.enter_context(Pool(env, count, workers)))
+                self.pools.append(self.stack.enter_context(Pool(env, count, workers, _first(actions, count))))
             except Exception as error:  # whatever an environment raises: the others are still worth measuring
                 self.left_out.append(f"{count} environments, {workers} workers: {described(error)}")
 
@@ -129,26 +131,27 @@ class Pools:
 
 
 def wanted_pools(graph: Graph, plans: Sequence[Plan]) -> list[tuple[int, int]]:
-    """(worker processes, environments) to time. Of processes, the most that any plan has: to start them takes long, and
-    fewer of them follow. In a thread, the largest and the smallest number."""
+    """(worker processes, environments) to time, what matters most first: all environments in a thread, then in as many
+    processes as any plan has at most, of which fewer follow; then the smallest number in a thread."""
     found: dict[int, set[int]] = {0: {graph.num_envs}}
     for plan in plans:
         homes = plan.homes(graph)
         for name in {homes[node.name] for node in graph.nodes() if node.host is not None}:
             fragment = plan.fragments[name]
             found.setdefault(fragment.workers, set()).add(graph.num_envs // fragment.replicas)
-    return [
-        (workers, count)
-        for workers, counts in sorted(found.items())
-        if workers in (0, max(found))
-        for count in sorted({max(counts), min(counts)} if not workers else {max(counts)}, reverse=True)
-    ]
+    most = max(found)
+    return list(dict.fromkeys([(0, max(found[0])), (most, max(found[most])), (0, min(found[0]))]))
 
 
 def _be_busy(seconds: float) -> None:
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
         pass
+
+
+def _first(actions: Sequence[tuple[np.ndarray, ...]], count: int) -> list[tuple[np.ndarray, ...]]:
+    """Those of the first environments."""
+    return [tuple(np.ascontiguousarray(leaf[:count]) for leaf in each) for each in actions]
 
 
 def _actions(env: HostEnvironment, count: int, different: int = 8) -> list[tuple[np.ndarray, ...]]:

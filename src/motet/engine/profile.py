@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
+from motet.engine.blank import Pace
 from motet.engine.company import Company
 from motet.engine.cut import RunCut
 from motet.engine.detect import cores
@@ -24,19 +25,20 @@ from motet.engine.stopwatch import Samples, calls_of
 from motet.engine.trial import Trial, shortened
 from motet.errors import described
 from motet.flow.graph import Graph
-from motet.plan.cost import Fit, Profile, call_key
+from motet.plan.cost import Fit, Profile, call_key, message_key
 from motet.plan.plan import Plan
+from motet.plan.project import project, wires
 
-BUDGET = 15.0
-"""Seconds that a first profile may take."""
-COMPILING = 0.6
-"""The share of them after which nothing else is compiled."""
+BUDGET, PATIENT = 14.0, 60.0
+"""Seconds that a first profile takes before a run, which is a second below what it may take; and what it takes where
+somebody asks which plan is best."""
+TIMING = 4.0
+"""So many of them are for timing what was compiled before."""
 EACH, LEAST = 0.8, 0.15
 """Seconds for each plan, when it is compiled; what it has if time is short."""
-ROUNDS = 5
-"""Plans and environments take turns, so often: a machine is fast in one second and slow in the next."""
-COMPANY = 1.0
-"""Seconds that are set aside for what company costs."""
+ROUNDS, FEW = 5, 2
+"""Plans and environments take turns, so often, or so often at least if time is short: a machine is fast in one second
+and slow in the next."""
 SHARED = 5e8
 """Bytes of a state that may be there once for each plan; of a larger one, plans have theirs one after the other."""
 Announce = Callable[[str], None]
@@ -67,6 +69,7 @@ class Profiling:
         self.left_out: list[str] = []
         self.company = Company()
         self.samples = Samples()
+        self.pace = Pace()
         self.state: RunCut | None = None
         """The first state, which the first trial makes for all."""
         self.began = time.perf_counter()
@@ -76,11 +79,10 @@ class Profiling:
         and calls of those that came in time."""
         plans = iter(self.wanted.items())
         plan, keys = next(plans)
-        first = self._begun(plan, keys, until)
+        made = [self._made(plan, keys, until)]  # by itself: others start from its state
         with ThreadPoolExecutor(min(2, cores())) as compilers:
-            made = [compilers.submit(self._compiled, first, until)]
-            made += [compilers.submit(self._made, plan, keys, until) for plan, keys in plans]
-        for found in (each.result() for each in made):
+            later = [compilers.submit(self._made, plan, keys, until) for plan, keys in plans]
+        for found in (*made, *(each.result() for each in later)):
             self.trials += [found] if isinstance(found, Trial) else []
             self.left_out += [found] if isinstance(found, str) else []
         for each in self.trials:
@@ -107,7 +109,7 @@ class Profiling:
         if isinstance(trial, str):
             return trial
         try:
-            trial.compile(until)
+            trial.compile(until, self.pace)
             if not self.shared:
                 trial.forget()
             return trial
@@ -121,8 +123,11 @@ class Profiling:
         if self.shared:
             self.warm_up()
             seconds = self._share(until)
-            for _ in range(ROUNDS):
+            for number in range(ROUNDS):
+                start = time.perf_counter()
                 self.round(seconds)
+                if number >= FEW - 1 and 2 * time.perf_counter() - start > until:
+                    break
             return
         for trial in list(self.trials):
             seconds = self._share(until) * ROUNDS
@@ -192,7 +197,7 @@ def _profile(samples: Samples, company: Company, pools: Pools, size: int, about:
         stack=tuple(sorted(samples.stack)),
         asking=median(samples.asking),
         handling=median(samples.handling),
-        reporting=tuple(sorted(samples.reporting)),
+        reporting={who: statistics.median(found) for who, found in samples.reporting.items()},
         calling=company.calling,
         waking=company.waking,
         crowding=company.crowding,
@@ -213,21 +218,40 @@ def items_of(graph: Graph, plan: Plan) -> set[Item]:
     return found
 
 
+def messages_of(graph: Graph, plan: Plan) -> set[Item]:
+    """All that goes over wires in an iteration, as it is measured: what, without its ends, and how many ends it has."""
+    found: set[Item] = set()
+    for program in project(graph, plan).values():
+        for wire, _ in wires(program.body):
+            senders, receivers = (plan.fragments[name].replicas for name in (wire.source, wire.target))
+            for what, ends in (("send", receivers), ("receive", senders)):
+                found.add((message_key(what, wire, 0), float(ends)))
+    return found
+
+
 def cover(graph: Graph, plans: Iterable[Plan]) -> dict[Plan, frozenset[str]]:
-    """Those of the plans, in their order, that have calls which none before them has, and the keys of these calls: at
-    the largest and the smallest number of environments, since those in between follow."""
-    items = {plan: items_of(graph, plan) for plan in plans}
-    sizes: dict[str, list[float]] = {}
-    for found in items.values():
-        for key, size in found:
-            sizes.setdefault(key, []).append(size)
-    wanted = {(key, end) for key, found in sizes.items() for end in (min(found), max(found))}
+    """Those of the plans, in their order, that have calls or messages which none before them has, and the keys of these
+    calls: at the largest and the smallest number of environments or of ends, and messages with two ends, since to put
+    two together is another thing than to have one; those in between follow."""
+    items = {plan: (items_of(graph, plan), messages_of(graph, plan)) for plan in plans}
+    calls = _ends(item for found, _ in items.values() for item in found)
+    several = {item for _, found in items.values() for item in found if item[1] == 2}
+    messages = _ends(item for _, found in items.values() for item in found) | several
     chosen: dict[Plan, frozenset[str]] = {}
-    for plan, found in items.items():
-        if found & wanted:
-            chosen[plan] = frozenset(key for key, _ in found & wanted)
-            wanted -= found
+    for plan, (found, sent) in items.items():
+        if found & calls or sent & messages:
+            chosen[plan] = frozenset(key for key, _ in found & calls)
+            calls -= found
+            messages -= sent
     return chosen
+
+
+def _ends(items: Iterable[Item]) -> set[Item]:
+    """Of each key the smallest and the largest."""
+    sizes: dict[str, list[float]] = {}
+    for key, size in items:
+        sizes.setdefault(key, []).append(size)
+    return {(key, end) for key, found in sizes.items() for end in (min(found), max(found))}
 
 
 def describe(plan: Plan) -> str:

@@ -13,7 +13,7 @@ from motet.engine.perform import Performer
 from motet.engine.timeline import Recorder
 from motet.engine.waits import ENVIRONMENTS
 from motet.flow.graph import Graph
-from motet.plan.cost import call_key, message_key
+from motet.plan.cost import call_key, message_key, reports_as
 from motet.plan.plan import Plan
 from motet.plan.project import Rounds
 from motet.plan.schedule import Ask, Call, Operation
@@ -21,10 +21,11 @@ from motet.plan.schedule import Ask, Call, Operation
 
 @dataclass
 class Seen:
-    """When anybody last did something, by the wall's clock and by the processor's."""
+    """When anybody last did something, by the wall's clock and by the processor's, and who."""
 
     wall: float = 0.0
     cpu: float = 0.0
+    who: Stopwatch | None = None
 
 
 @dataclass
@@ -38,11 +39,13 @@ class Stopwatch(Recorder):
     """(kind, name) -> how long it took, each time."""
     busy: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Of calls: seconds since whatever was before, by the wall's clock and by the processor's."""
+    between: list[float] = field(default_factory=list)
+    """Seconds from one thing to the next of the same worker."""
     seen: Seen = field(default_factory=Seen)
     """All workers of a plan have one together."""
 
     def iterated(self) -> None:
-        self.on = True
+        self.on, self.seen.wall = True, 0.0  # what is between two iterations is a report
 
     def add(self, kind: Any, name: str, start: float) -> None:
         wall, cpu, seen = time.perf_counter(), time.process_time(), self.seen
@@ -50,13 +53,16 @@ class Stopwatch(Recorder):
             seen.wall = 0.0
             return
         self.seconds.setdefault((kind, name), []).append(wall - start)
+        if seen.who is self and seen.wall:
+            self.between.append(start - seen.wall)
         if kind == "compute" and seen.wall:
             before = self.busy.get(name, (0.0, 0.0))
             self.busy[name] = before[0] + wall - seen.wall, before[1] + cpu - seen.cpu
-        seen.wall, seen.cpu = wall, cpu
+        seen.wall, seen.cpu, seen.who = wall, cpu, self
 
     def clear(self) -> None:
         self.seconds.clear()
+        self.between.clear()
         self.busy.clear()
 
 
@@ -93,7 +99,8 @@ class Samples:
     stack: list[tuple[float, float]] = field(default_factory=list)
     asking: list[float] = field(default_factory=list)
     handling: list[float] = field(default_factory=list)
-    reporting: list[tuple[float, float]] = field(default_factory=list)
+    reporting: dict[str, list[float]] = field(default_factory=dict)
+    """By who reports: seconds after an iteration, of each worker."""
 
 
 @dataclass(frozen=True)
@@ -137,25 +144,20 @@ def note(graph: Graph, plan: Plan, assembly: Assembly, samples: Samples, timed: 
                 samples.replay[f"{fragment.place} {name}"] = seconds
         _note_messages(assembly, each, samples)
         if found := timed.reporting.get(each.worker.name):
-            arrays = sum(len(graph.variables[var].avals) for var, _ in each.worker.schedule.reports)
-            samples.reporting.append((float(arrays), mostly(found)))
+            samples.reporting.setdefault(reports_as(graph, each.worker.schedule.state), []).append(mostly(found))
     if not assembly.whole:
         _note_overheads(assembly, samples, timed)
 
 
 def _note_overheads(assembly: Assembly, samples: Samples, timed: Timed) -> None:
-    """What is left of the time when all that was timed is taken away, for each request."""
-    found = [item for each in assembly.performers for item in watch_of(each).seconds.items()]
-    spans = [times for (what, _), times in found if what != "wait"]  # while one waits, others are at work
-    busy, requests = sum(map(sum, spans)), sum(map(len, spans))
+    """What the interpreter takes from one request to the next, and around a step of host environments."""
     asking = sum(each.ledger.waiting.get(ENVIRONMENTS, 0.0) for each in assembly.performers)
     asked = timed.count * sum(_asked(each.worker.schedule.body) for each in assembly.performers)
     if asked:
         samples.asking.append(asking / asked)
-    if requests + asked:
-        samples.handling.append(
-            max(0.0, timed.wall - busy - asking - sum(map(sum, timed.reporting.values()))) / (requests + asked)
-        )
+    for each in assembly.performers:  # each counts as often as it was seen: what comes often is what matters
+        found = watch_of(each).between
+        samples.handling += [mostly(found)] * len(found)
 
 
 def watch_of(performer: Performer) -> Stopwatch:

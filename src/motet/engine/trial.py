@@ -13,7 +13,7 @@ import numpy as np
 from motet.engine import serial
 from motet.engine.adopt import adopt
 from motet.engine.assemble import Assembly, Settings, assemble
-from motet.engine.blank import leave_out, limit
+from motet.engine.blank import Pace, leave_out, limit
 from motet.engine.compiled import CHUNK
 from motet.engine.cut import RunCut, take
 from motet.engine.perform import Performer
@@ -114,11 +114,16 @@ class Trial:
         """The state, for others to start from."""
         return RunCut(0, {each.worker.name: take(each) for each in self.assembly.performers})
 
-    def compile(self, until: float = math.inf) -> None:
-        """Run every call. After `until`, by the clock of `time.perf_counter`, calls that are not compiled yet are left
+    def compile(self, until: float = math.inf, pace: Pace | None = None) -> None:
+        """Run every call. Those that will not be compiled at `until`, by the clock of `time.perf_counter`, are left
         out."""
-        limited = [(each, limit(each, self._keyed(each, self.wanted), until)) for each in self.assembly.performers]
+        pace, began = pace or Pace(), time.perf_counter()
+        limited = [
+            (each, limit(each, self._keyed(each, self.wanted), until, pace)) for each in self.assembly.performers
+        ]
         serial.drive(self.assembly, 2)
+        if self.assembly.whole and (whole := self.assembly.performers[0].worker.schedule.whole):
+            pace.note(whole, time.perf_counter() - began)
         for each, calls in limited:
             late = [call.call for call in calls if call.is_late]
             self.late += [call.label for call in late]

@@ -79,7 +79,7 @@ def simulate(
     Whoever waited for a message or a lock goes on so many seconds after it is there (`waking`). While all cores are
     busy each has a share of its speed (`crowding`).
     """
-    resources = Resources(Clock(), cores or {}, crowding, waking)
+    resources = Resources(Clock(), cores or {}, crowding, HANDING * waking)
     return _Driver(list(workers), list(dict.fromkeys(channels)), until, costs, resources, settled, waking).drive()
 
 
@@ -226,7 +226,10 @@ class _Driver:
         return bool(queue) and queue[0].arrived
 
 
-STEADY = 3
+HANDING = 0.7
+"""Of the time until a thread wakes up for a message: until it has a lock that it waited for, since then it has nothing
+else to do. Chosen on the planner's tasks that are not held out."""
+STEADY = 2
 """So many iterations of a worker must take equally long before they are taken for what is to come."""
 
 

@@ -47,6 +47,11 @@ def node_work(node: Node) -> Work:
     return jaxpr_work(node.code[cut].jaxpr).times(1.0) + Work(0.0, 0.0, 1.0)
 
 
+def equations(jaxpr: Any) -> int:
+    """How many there are, those of inner programs included."""
+    return sum(1 + sum(map(equations, _inner(each.params))) for each in jaxpr.eqns)
+
+
 def jaxpr_work(jaxpr: Any) -> Work:
     total = Work()
     for equation in jaxpr.eqns:

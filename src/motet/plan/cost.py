@@ -99,8 +99,8 @@ class Profile:
     """Seconds of the interpreter for each request."""
     calling: Points = ()
     """By arrays that go in and come out: to call a program that does nothing."""
-    reporting: Points = ()
-    """By the arrays that are reported: seconds after an iteration."""
+    reporting: Mapping[str, float] = field(default_factory=dict)
+    """Seconds after an iteration, of whoever holds the `LEARNER` and of `OTHERS`."""
     waking: float = 0.0
     """Seconds until a thread that waited for a message goes on."""
     crowding: float = 0.0
@@ -118,7 +118,7 @@ class Profile:
         def fits(name: str) -> dict[str, Fit]:
             return {key: Fit(_points(fit["points"]), fit["demand"]) for key, fit in data[name].items()}
 
-        points = {name: _points(data[name]) for name in ("send", "receive", "stack", "calling", "reporting")}
+        points = {name: _points(data[name]) for name in ("send", "receive", "stack", "calling")}
         measured = {name: fits(name) for name in ("calls", "environments", "rested", "messages", "replay")}
         return Profile(**{**data, **points, **measured})
 
@@ -154,6 +154,11 @@ def terms(done: str) -> Iterator[tuple[str, float, str]]:
 def call_key(kind: str, call: Call, shards: int, whole: bool) -> str:
     """Under what a call is measured: on which kind of device, over how many of them, alone or beside others."""
     return f"{kind} x{shards} {'whole' if whole else 'call'} {signature(call.body)}"
+
+
+def reports_as(graph: Graph, state: Sequence[str]) -> str:
+    """As who somebody with this state reports."""
+    return LEARNER if graph.roles.learner and graph.roles.learner in state else OTHERS
 
 
 def message_key(what: str, wire: Wire, ends: int) -> str:
@@ -198,10 +203,13 @@ class Book:
         way = self.machine.connections["network" if spans else "devices"]
         return sum(rounds * combined(way, shards, nbytes) for rounds, nbytes in self._partial(call.body))
 
-    def step(self, environments: float, workers: int, rested: bool = False) -> Figure:
-        """One step of so many host environments; `rested` if something else was done before it."""
-        found = self._step(environments, workers, (rested and self.profile.rested) or self.profile.environments)
-        return found if self.here else replace(found, measured=False)
+    def step(self, environments: float, workers: int, rested: float = 0.0) -> Figure:
+        """One step of so many host environments; `rested` is 1 if something else was done before it for a while, 0 if
+        nothing was."""
+        tight = self._step(environments, workers, self.profile.environments)
+        other = self._step(environments, workers, self.profile.rested) if self.profile.rested else tight
+        seconds = tight.seconds + rested * (other.seconds - tight.seconds)
+        return replace(tight, seconds=seconds, measured=tight.measured and self.here)
 
     def _step(self, environments: float, workers: int, fits: Mapping[str, Fit]) -> Figure:
         if str(workers) in fits:
@@ -260,10 +268,9 @@ class Book:
     def asking(self) -> float:
         return self.profile.asking or ASKING
 
-    def reporting(self, arrays: int) -> float:
-        """After an iteration of which so many arrays are reported."""
-        start, slope = line(self.profile.reporting) if self.profile.reporting else REPORTING
-        return start + slope * arrays
+    def reporting(self, who: str) -> float:
+        """After an iteration."""
+        return self.profile.reporting.get(who, REPORTING)
 
     @property
     def waking(self) -> float:
@@ -313,11 +320,13 @@ class Book:
         return found
 
 
-HANDLING, ASKING, WAKING = 15e-6, 40e-6, 30e-6
-"""Seconds of the interpreter for a request and around a step of host environments, and until a thread wakes up, that
-nobody has measured."""
-CALLING, REPORTING = (10e-6, 0.3e-6), (30e-6, 10e-6)
-"""Seconds to call a program, and to report on an iteration, and more for each array, that nobody has measured."""
+HANDLING, ASKING, REPORTING, WAKING = 15e-6, 40e-6, 50e-6, 30e-6
+"""Seconds of the interpreter for a request, around a step of host environments and after an iteration, and until a
+thread wakes up, that nobody has measured."""
+CALLING = (10e-6, 0.3e-6)
+"""Seconds to call a program, and more for each array, that nobody has measured."""
+LEARNER, OTHERS = "learner", "others"
+"""Who reports: a learner has more to tell, and what it has learnt is looked at."""
 UNKNOWN_STEP = 20e-6
 """Seconds of a step of one host environment that nobody has measured."""
 
