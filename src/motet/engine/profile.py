@@ -119,6 +119,7 @@ class Profiling:
 
     def time(self, until: float) -> None:
         """In turns, or one after the other if their states do not fit beside each other."""
+        self.announce("timing " + ", ".join(dict.fromkeys(each.plan.name for each in self.trials)))
         self.company.measure()
         if self.shared:
             self.warm_up()
@@ -147,7 +148,6 @@ class Profiling:
 
     def round(self, seconds: float) -> None:
         """So many seconds for each plan and each pool."""
-        self.announce("timing " + ", ".join(dict.fromkeys(each.plan.name for each in self.trials)))
         self._all(lambda each: each.time_for(seconds))
         self.pools.step_for(seconds)
         self.company.measure()
