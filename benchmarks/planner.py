@@ -118,13 +118,14 @@ REPLAY = {
 TASKS = (
     Task("ppo, CartPole", PPO, "CartPole-v1", COMPILED),
     Task("ppo, Gymnasium's CartPole", PPO, "gymnasium/CartPole-v1", HOSTED),
-    Task("ppo, EnvPool's CartPole", PPO, "envpool/CartPole-v1", HOSTED, held_out=True),
+    Task("ppo, EnvPool's CartPole", PPO, "envpool/CartPole-v1", HOSTED),
     Task("ppo, a slow environment", motet.PPO(num_envs=8, num_steps=32, hidden=(64, 64)), Slow, HOSTED),
     Task("impala, CartPole", IMPALA, "CartPole-v1", COMPILED, held_out=True),
     Task("impala, Gymnasium's CartPole", IMPALA, "gymnasium/CartPole-v1", HOSTED),
     Task("dqn, CartPole", motet.DQN(num_envs=8), "CartPole-v1", REPLAY),
     Task("sac, Pendulum", motet.SAC(num_envs=8), "Pendulum-v1", REPLAY),
     Task("td3, Pendulum", motet.TD3(num_envs=8, hidden=(64, 64)), "Pendulum-v1", REPLAY, held_out=True),
+    Task("a2c, Gymnasium's Acrobot", motet.A2C(num_envs=16), "gymnasium/Acrobot-v1", HOSTED, held_out=True),
 )
 
 

@@ -19,7 +19,7 @@ from motet.calibration import corrections
 from motet.cli import main
 from motet.cli.choosing import why
 from motet.engine import profiles
-from motet.engine.blank import Blank, Pace, extent
+from motet.engine.blank import USUAL, Blank, Pace, extent
 from motet.engine.pools import Pools
 from motet.engine.profile import Profiling, cover, items_of, messages_of
 from motet.engine.rehearse import schedules_of
@@ -52,7 +52,7 @@ def graph_of(algorithm: motet.Algorithm = TINY, env: str = "CartPole-v1", *cuts:
 
 def profile(graph: Graph, plans: Sequence[Plan], budget: float = 60.0) -> Profile:
     """As the planner does it."""
-    with Pools(graph, plans) as pools, Profiling(graph, plans, pools) as found:
+    with Pools(graph, plans) as pools, Profiling(graph, cover(graph, plans), pools) as found:
         until = time.perf_counter() + budget
         found.compile(until - 4)
         found.time(until - 58)  # as briefly as it can be
@@ -102,7 +102,7 @@ def test_how_long_a_call_will_take_to_compile_is_known_from_others() -> None:
     graph = graph_of(TINY)
     pace = Pace()
     calls = [call for each in schedules_of(graph, plan).values() for call in calls_of(each.body)]
-    assert len(calls) == 2 and pace.expected(calls[0]) == 0.0
+    assert len(calls) == 2 and pace.expected(calls[0]) == USUAL * extent(calls[0].body)
     pace.note(calls[0], 2.0)
     larger = extent(calls[1].body) / extent(calls[0].body)
     assert pace.expected(calls[0]) == pytest.approx(2.0) and pace.expected(calls[1]) == pytest.approx(2.0 * larger)

@@ -19,7 +19,7 @@ from motet.engine.stopwatch import calls_of
 from motet.engine.timeline import Lane
 from motet.flow.describe import table
 from motet.flow.graph import Graph
-from motet.plan.cost import call_key
+from motet.plan.keys import call_key
 from motet.plan.plan import Plan
 from motet.runs.callback import Beginning, Callback
 from motet.runs.progress import speed

@@ -168,9 +168,10 @@ def profiling(
     with Pools(graph, plans, announce) as pools:
         book = Book(graph, machine, Profile(environments=pools.fits()))
         ordered = sorted(plans, key=lambda plan: (search.size(plan), floor(graph, plan, book)))
-        cuts = {cut for plan in cover(graph, ordered) for cut in plan.cuts()}
+        wanted = cover(graph, ordered)
+        cuts = {cut for plan in wanted for cut in plan.cuts()}
         traced = trace(algorithm, env, iterations=ITERATIONS, cuts=tuple({WHOLE, *cuts}))
-        with Profiling(traced, ordered, pools, announce=announce, watcher=_meter) as found:
+        with Profiling(traced, wanted, pools, announce=announce, watcher=_meter) as found:
             yield found
 
 
@@ -246,10 +247,13 @@ def _given_up(
     more = may.lag + 1
     if graph.max_lag is not None and more > graph.max_lag:
         return None, {}
-    found = search.candidates(graph, book.machine, replace(may, lag=more))
-    late = [plan for plan in found.plans if any(link.lag == more for link in plan.links.values())]
+
+    def is_late(plan: Plan) -> bool:
+        return any(link.lag == more for link in plan.links.values())
+
+    found = search.candidates(graph, book.machine, replace(may, lag=more), is_late)
     above = max(map(wanted.score, best))
-    ranked, estimates = _ranked(graph, book, wanted, late, 1, above=above)
+    ranked, estimates = _ranked(graph, book, wanted, found.plans, 1, above=above)
     better = estimates[ranked[0]] if ranked else None
     wins = better is not None and better.memory.fits and wanted.score(better) > above
     return (better if wins else None), found.words

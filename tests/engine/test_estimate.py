@@ -21,7 +21,8 @@ from motet.flow.graph import Graph, Node
 from motet.flow.trace import trace
 from motet.flow.work import jaxpr_work
 from motet.plan import catalogue
-from motet.plan.cost import Book, Fit, Profile, call_key, combined, line, signature, sum_tree_on_fpga, terms
+from motet.plan.cost import Book, Fit, Profile, combined, line, sum_tree_on_fpga
+from motet.plan.keys import call_key, signature, terms
 from motet.plan.machine import Connection, Machine
 from motet.plan.plan import Fragment, Plan
 from motet.plan.project import Rounds

@@ -54,11 +54,15 @@ class Pace:
     seconds: float = 0.0
 
     def expected(self, call: Call) -> float:
-        return extent(call.body) * self.seconds / self.equations if self.equations else 0.0
+        return extent(call.body) * (self.seconds / self.equations if self.equations else USUAL)
 
     def note(self, call: Call, seconds: float) -> None:
         self.equations += extent(call.body)
         self.seconds += seconds
+
+
+USUAL = 7e-3
+"""Seconds for each operation, before anything was compiled."""
 
 
 def extent(statements: Iterable[Any]) -> int:

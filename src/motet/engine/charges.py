@@ -2,8 +2,9 @@
 
 What is taken to be so: to call a program takes Python's lock for as long as to call one that does nothing. On a CPU it
 then keeps as many cores busy as it did when it was measured; one on an accelerator has it to itself, and whoever asked
-waits for it. Environments that are stepped in a thread hold Python's lock. Shards move in step, so the first stands for
-all. A message between hosts waits for the receiver's network; what goes to many hosts goes down a tree.
+waits for it. Environments that are stepped in a thread hold Python's lock while that thread computes. Shards move in
+step, so the first stands for all. A message between hosts waits for the receiver's network; what goes to many hosts
+goes down a tree.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from motet.engine.clock import Use
 from motet.engine.requests import Compute, Consult, Done, Iterate, Put, Request, Stack, Take
 from motet.engine.virtual import Channel
 from motet.engine.worker import Worker
-from motet.flow.graph import Graph, Node
-from motet.plan.cost import Book, Figure, reports_as
+from motet.flow.graph import Graph
+from motet.plan.cost import Book, Figure
+from motet.plan.keys import asked, reports_as
 from motet.plan.plan import Plan
-from motet.plan.project import Program, Rounds, project
+from motet.plan.project import Program, project
 from motet.plan.protocol import Wire
 from motet.plan.route import nbytes, pieces
 from motet.plan.schedule import Ask, Call
@@ -105,11 +107,11 @@ class Charges:
         cut, host = self.plan.fragments[worker.fragment].cut, seat.host
         figure = self.book.call(seat.kind, call, cut.parts, cut.shards, whole)
         self._noted(f"{worker.fragment}: {call.label}", figure)
-        label = call.label
+        label, rounds = call.label, asked(call.body)
         if seat.kind == "cpu":
             busy, devices = min(figure.demand, float(self.book.machine.cores)), float(len(seat.devices))
             demand = busy if figure.measured else max(busy, devices)
-            calling = 0.0 if whole else min(self.book.calling(self._leaves(call)), CALLING_MOST * figure.seconds)
+            calling = 0.0 if whole else min(self.book.calling(self.book.leaves(call)), CALLING_MOST * figure.seconds)
             uses = [Use(figure.seconds - calling, ("cores", host), demand, self._thread(worker, seat), label)]
             uses = uses if whole else [self._python(worker, seat, calling, label), *uses]
         else:
@@ -117,24 +119,28 @@ class Charges:
             everywhere = self.book.machine.hosts if seat.everywhere else self.hosts[host]
             self.stands_for[device] = len(seat.devices) * everywhere
             uses = [self._python(worker, seat, 0.0, label), Use(figure.seconds, device, label=label)]
-        rounds = _asked(call.body)
         return uses + (self._steps(worker, seat, rounds) if rounds else [])
 
-    def _leaves(self, call: Call) -> int:
-        """How many arrays go into a call and come out of it."""
-        names = (*call.donated, *call.kept, *call.writes)
-        return sum(len(self.graph.variables[name].avals) for name in names)
-
     def _steps(self, worker: Worker, seat: Seat, rounds: float) -> list[Use]:
-        """So many steps of host environments."""
+        """So many steps of host environments: one that a worker asks for, or those that a program asks for, which does
+        not do much between two of them."""
         fragment = self.plan.fragments[worker.fragment]
-        share = self.graph.num_envs / fragment.replicas
-        figure = self._noted("environments", self.book.step(share, fragment.workers, 1.0 if rounds <= 1 else INSIDE))
-        alone = fragment.workers == 0 and figure.demand <= 1.5
-        locks = self._thread(worker, seat) + ((("python", seat.host),) if alone else ()) if not fragment.workers else ()
+        count = self.graph.num_envs / fragment.replicas
+        figure = self._noted("environments", self.book.step(count, fragment.workers, rested=rounds <= 1))
         demand, seconds = min(figure.demand, float(self.book.machine.cores)), figure.seconds * rounds
-        turns = math.ceil(seconds / TURN) if alone else 1
-        return [Use(seconds / turns, ("cores", seat.host), demand, locks, "environments")] * turns
+        if fragment.workers or figure.demand > 1.5:
+            locks = () if fragment.workers else self._thread(worker, seat)
+            return [Use(seconds, ("cores", seat.host), demand, locks, "environments")]
+        return self._taking_turns(worker, seat, seconds, demand)
+
+    def _taking_turns(self, worker: Worker, seat: Seat, seconds: float, demand: float) -> list[Use]:
+        """Steps in the worker's own thread, which has Python's lock for a share of the time."""
+        share, turns = self.book.locked(0), max(1, math.ceil(seconds / TURN))
+        share = 1.0 if share > ALL else share
+        thread, cores = self._thread(worker, seat), ("cores", seat.host)
+        locked = Use(share * seconds / turns, cores, demand, (*thread, ("python", seat.host)), "environments")
+        free = Use((1 - share) * seconds / turns, cores, demand, thread, "environments")
+        return ([locked, free] if share < 1 else [locked]) * turns
 
     def _carried(self, worker: Worker, seat: Seat, request: Put | Take) -> Use:
         puts = isinstance(request, Put)
@@ -191,9 +197,8 @@ class Charges:
 TURN = 2e-3
 """Seconds after which environments that are stepped in a thread let others have Python's lock: between two steps,
 or at the latest after the 5 ms that the interpreter lets one thread have it while others want it."""
-INSIDE = 0.5
-"""How rested environments are that a program steps again and again: between two steps it does something, but not for
-long."""
+ALL = 0.9
+"""The share of a step with Python's lock that is as good as all of it."""
 CALLING_MOST = 0.8
 """The largest share of a call that calling it can be."""
 
@@ -206,14 +211,3 @@ def _subject(request: Request) -> Any:
         if hasattr(request, name):
             return getattr(request, name)
     raise AssertionError(request)
-
-
-def _asked(statements: Any) -> float:
-    """How many steps of host environments a call asks for."""
-    total = 0.0
-    for each in statements:
-        if isinstance(each, Rounds):
-            total += each.count / each.every * _asked(each.body)
-        elif isinstance(each, Node) and each.host is not None:
-            total += 1
-    return total

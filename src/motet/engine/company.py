@@ -26,6 +26,7 @@ from motet.engine.waits import Arrival
 from motet.plan.cost import Points
 
 ROUNDS = 50
+CROWDS = 4
 BETWEEN = 0.5e-3
 """Seconds between two messages: about as long as a small policy takes to decide."""
 
@@ -85,8 +86,9 @@ def time_waking() -> float:
     return mostly(took)
 
 
-def time_crowding(program: Callable[[], Any], seconds: float = 0.04) -> float:
-    """How fast a core is while all others are at work too, as a share of its speed alone."""
+def time_crowding(program: Callable[[], Any], seconds: float = 0.02) -> float:
+    """How fast a core is while all others are at work too, as a share of its speed alone. Of several times the best but
+    one: somebody else may want the cores meanwhile, and nobody gives any."""
 
     def work(until: float, found: list[float]) -> None:
         began, done = time.perf_counter(), 0
@@ -104,7 +106,7 @@ def time_crowding(program: Callable[[], Any], seconds: float = 0.04) -> float:
             each.join()
         return statistics.mean(found)
 
-    return speed(cores()) / speed(1)
+    return sorted(speed(cores()) / speed(1) for _ in range(CROWDS))[-2]
 
 
 def some_work() -> Callable[[], Any]:

@@ -21,10 +21,20 @@ from motet.plan.plan import Plan
 
 OPENING = 3.0
 """Seconds after which no further pool is opened."""
-REST = 1e-3
-"""Seconds between two steps, where something else is done meanwhile: a policy decides, messages come and go."""
+PAUSE, REST = 0.15e-3, 1e-3
+"""Seconds between two steps of environments that a program asks for, in which it decides what to do; and where more is
+done meanwhile: messages come and go, a program is called."""
 WARM, FIRST = 0.06, 0.1
 """Seconds of steps that do not count, since what has just begun is slow, and of the first that do."""
+
+
+@dataclass
+class Steps:
+    """Steps that were timed."""
+
+    seconds: list[float] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
+    """How many episodes ended in each."""
 
 
 @dataclass
@@ -36,18 +46,20 @@ class Pool:
     workers: int
     actions: Sequence[tuple[np.ndarray, ...]]
     """Some to take turns with."""
-    took: list[float] = field(default_factory=list)
-    used: list[float] = field(default_factory=list)
-    """Seconds that this process computed for, in each step."""
-    rested: list[float] = field(default_factory=list)
-    """Seconds of steps with something else between them."""
+    paused: Steps = field(default_factory=Steps)
+    """With a pause between them."""
+    rested: Steps = field(default_factory=Steps)
+    """With more between them."""
+    used: float = 0.0
+    """Seconds that this process computed for in all of them, and that this thread did."""
+    mine: float = 0.0
 
     def __enter__(self) -> Self:
         self.opened: Any = self.env.open(Opening(0, self.count, 0, self.workers))
         try:
             self.opened.reset()
             self.step_for(WARM)
-            self.took, self.used, self.rested = [], [], []
+            self.paused, self.rested, self.used, self.mine = Steps(), Steps(), 0.0, 0.0
             self.step_for(FIRST)
         except BaseException:
             self.opened.close()
@@ -58,26 +70,64 @@ class Pool:
         self.opened.close()
 
     def step_for(self, seconds: float) -> None:
-        """Half of the time one step after the other, half of it with a rest between."""
+        """Half of the time with a pause between two steps, half of it with a rest."""
         until = time.perf_counter() + seconds / 2
-        while not self.took or time.perf_counter() < until:
-            before = time.process_time()
-            self.took.append(self._step())
-            self.used.append(time.process_time() - before)
+        while not self.paused.seconds or time.perf_counter() < until:
+            self._step(PAUSE, self.paused)
         until += seconds / 2
-        while not self.rested or time.perf_counter() < until:
-            _be_busy(REST)
-            self.rested.append(self._step())
+        while not self.rested.seconds or time.perf_counter() < until:
+            self._step(REST, self.rested)
 
-    def _step(self) -> float:
-        start = time.perf_counter()
-        self.opened.step(self.actions[(len(self.took) + len(self.rested)) % len(self.actions)])
-        return time.perf_counter() - start
+    def _step(self, busy: float, steps: Steps) -> None:
+        _be_busy(busy)
+        action = self.actions[(len(self.paused.seconds) + len(self.rested.seconds)) % len(self.actions)]
+        used, mine, start = time.process_time(), time.thread_time(), time.perf_counter()
+        step = self.opened.step(action)
+        steps.seconds.append(time.perf_counter() - start)
+        self.mine += time.thread_time() - mine
+        self.used += time.process_time() - used
+        steps.ended.append(int(np.count_nonzero(np.logical_or(step.terminated, step.truncated))))
+
+    @property
+    def _took(self) -> float:
+        return sum(self.paused.seconds) + sum(self.rested.seconds)
 
     @property
     def demand(self) -> float:
         """How many cores it keeps busy."""
-        return float(min(self.workers, cores())) if self.workers else max(1.0, sum(self.used) / sum(self.took))
+        return float(min(self.workers, cores())) if self.workers else max(1.0, self.used / self._took)
+
+    @property
+    def locked(self) -> float:
+        """For which share of a step this thread computes, and nobody else can have Python's lock."""
+        return min(1.0, self.mine / self._took)
+
+    def seconds(self, rested: bool) -> float:
+        """Of a usual step in training."""
+        took = mostly((self.rested if rested else self.paused).seconds)
+        return max(took / UNUSUAL, took + more_in_training((self.paused, self.rested), self.count, self.env.time_limit))
+
+
+def more_in_training(seen: Sequence[Steps], count: int, limit: int | None) -> float:
+    """How many seconds longer than with random actions a step of `count` environments takes in training, or how much
+    shorter: other policies end fewer episodes, or more, and to begin one takes time. With a time limit they are taken
+    to last for half of it; if there is none, as long as they did."""
+    seconds = np.concatenate([np.asarray(each.seconds) / np.median(each.seconds) for each in seen])
+    ended = np.concatenate([np.asarray(each.ended, float) for each in seen])
+    if limit is None or not ended.any():
+        return 0.0
+    often, usual = min(1.0, 2 / limit), seconds <= UNUSUAL
+    some = np.where(SELDOM < np.mean(ended > 0) < 1 - SELDOM, ended > 0, 0.0)
+    features = np.stack([np.ones_like(ended), some, ended], axis=1)[usual]
+    costs = np.maximum(np.linalg.lstsq(features, seconds[usual], rcond=None)[0], 0.0)
+    expected = np.array([1.0, 1 - (1 - often) ** count, often * count])
+    return float((expected - features.mean(axis=0)) @ costs * np.median(seen[0].seconds))
+
+
+UNUSUAL = 3.0
+"""A step that takes so much longer than others was held up by something else."""
+SELDOM = 0.02
+"""A share of the steps that is too small to tell how they differ from the others."""
 
 
 class Pools:
@@ -117,11 +167,16 @@ class Pools:
             found.setdefault(str(pool.workers), []).append(pool)
         return {
             workers: Fit(
-                tuple(sorted((float(pool.count), mostly(pool.rested if rested else pool.took)) for pool in pools)),
+                tuple(sorted((float(pool.count), pool.seconds(rested)) for pool in pools)),
                 max(pool.demand for pool in pools),
             )
             for workers, pools in found.items()
         }
+
+    @property
+    def locked(self) -> Mapping[str, float]:
+        """By the number of worker processes: for which share of a step it has Python's lock."""
+        return {str(pool.workers): pool.locked for pool in self.pools}
 
     def __enter__(self) -> Self:
         return self

@@ -25,7 +25,8 @@ from motet.engine.stopwatch import Samples, calls_of
 from motet.engine.trial import Trial, shortened
 from motet.errors import described
 from motet.flow.graph import Graph
-from motet.plan.cost import Fit, Profile, call_key, message_key
+from motet.plan.cost import Fit, Profile
+from motet.plan.keys import call_key, message_key
 from motet.plan.plan import Plan
 from motet.plan.project import project, wires
 
@@ -50,19 +51,20 @@ class Profiling:
     """Plans that are run for a moment, and environments that are stepped, to see what a loop costs.
 
     Everything is compiled before anything is timed, since compilers take all cores. Then all take turns, for as many
-    rounds as somebody wants. The graph must be traced for the cuts of the plans that `cover`.
+    rounds as somebody wants. Which plans are `wanted`, and what of each, `cover` says; the graph must be traced for
+    their cuts.
     """
 
     def __init__(
         self,
         graph: Graph,
-        plans: Sequence[Plan],
+        wanted: Mapping[Plan, frozenset[str]],
         pools: Pools,
         *,
         announce: Announce = lambda text: None,
         watcher: Callable[[Reporter], Watcher] | None = None,
     ):
-        self.graph, self.wanted, self.pools = shortened(graph), cover(graph, plans), pools
+        self.graph, self.wanted, self.pools = shortened(graph), wanted, pools
         self.announce, self.watcher = announce, watcher
         self.shared = sum(each.nbytes() for each in graph.variables.values()) <= SHARED
         self.trials: list[Trial] = []
@@ -78,11 +80,11 @@ class Profiling:
         """Two plans at once, the first ones first. What there is no time for is left out: plans that would come late,
         and calls of those that came in time."""
         plans = iter(self.wanted.items())
-        plan, keys = next(plans)
-        made = [self._made(plan, keys, until)]  # by itself: others start from its state
+        first = self._begun(*next(plans), until)  # by itself: others start from its state
         with ThreadPoolExecutor(min(2, cores())) as compilers:
-            later = [compilers.submit(self._made, plan, keys, until) for plan, keys in plans]
-        for found in (*made, *(each.result() for each in later)):
+            made = [compilers.submit(self._compiled, first, until)]
+            made += [compilers.submit(self._made, plan, keys, until) for plan, keys in plans]
+        for found in (each.result() for each in made):
             self.trials += [found] if isinstance(found, Trial) else []
             self.left_out += [found] if isinstance(found, str) else []
         for each in self.trials:
@@ -190,6 +192,7 @@ def _profile(samples: Samples, company: Company, pools: Pools, size: int, about:
         calls={key: Fit(tuple(sorted(found.items())), samples.demand[key]) for key, found in samples.calls.items()},
         environments=pools.fits(),
         rested=pools.fits(rested=True),
+        locked=pools.locked,
         messages={key: Fit(tuple(sorted(found.items()))) for key, found in samples.messages.items()},
         replay={key: Fit(((float(size), seconds),)) for key, seconds in samples.replay.items()},
         send=tuple(sorted(samples.send)),

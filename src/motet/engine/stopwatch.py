@@ -13,7 +13,7 @@ from motet.engine.perform import Performer
 from motet.engine.timeline import Recorder
 from motet.engine.waits import ENVIRONMENTS
 from motet.flow.graph import Graph
-from motet.plan.cost import call_key, message_key, reports_as
+from motet.plan.keys import call_key, message_key, reports_as
 from motet.plan.plan import Plan
 from motet.plan.project import Rounds
 from motet.plan.schedule import Ask, Call, Operation

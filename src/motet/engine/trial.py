@@ -23,12 +23,14 @@ from motet.engine.stopwatch import Samples, Seen, Stopwatch, Timed, calls_of, no
 from motet.errors import BadOption
 from motet.flow.graph import Graph, Loop
 from motet.flow.host import HostCall, HostStep, Leaves
-from motet.plan.cost import call_key
+from motet.plan.keys import call_key
 from motet.plan.plan import Plan
 from motet.plan.schedule import Call
 
 PREFILL = 64
 """Rounds before the first iteration, of a loop that would have more: enough to draw from."""
+GRACE = 2.0
+"""Seconds by which a program that is all of a plan may come late: the run may want it, and it tells most of others."""
 LONG = 0.15
 """Seconds that a call of many iterations is to take, so that its beginning does not count. In a run it takes longer
 still (see `Performer`)."""
@@ -118,11 +120,14 @@ class Trial:
         """Run every call. Those that will not be compiled at `until`, by the clock of `time.perf_counter`, are left
         out."""
         pace, began = pace or Pace(), time.perf_counter()
+        whole = self.assembly.performers[0].worker.schedule.whole if self.assembly.whole else None
+        if whole is not None and began + pace.expected(whole) > until + GRACE:
+            raise BadOption("no time was left")
         limited = [
             (each, limit(each, self._keyed(each, self.wanted), until, pace)) for each in self.assembly.performers
         ]
         serial.drive(self.assembly, 2)
-        if self.assembly.whole and (whole := self.assembly.performers[0].worker.schedule.whole):
+        if whole is not None:
             pace.note(whole, time.perf_counter() - began)
         for each, calls in limited:
             late = [call.call for call in calls if call.is_late]

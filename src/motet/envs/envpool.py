@@ -69,6 +69,7 @@ class EnvPool(HostEnvironment):
             "name": name,
             "observation_space": observation_space,
             "action_space": action_space,
+            "time_limit": int(spec.config.max_episode_steps),
             "_types": tuple(leaf.dtype for leaf in jax.tree.leaves(observation_space.aval)),
         }
         for attribute, value in values.items():

@@ -71,6 +71,7 @@ class Gymnasium(HostEnvironment):
         try:
             self.one_thread = getattr(env, "render_mode", None) is not None
             self.light = type(env.unwrapped).__module__.startswith(LIGHT)
+            self.time_limit = getattr(env.spec, "max_episode_steps", None)
             if self.vector:
                 autoreset_mode(env, self.name)  # Refuses what no pool could use.
                 return env.single_observation_space, env.single_action_space

@@ -130,6 +130,8 @@ class HostEnvironment:
     light: bool = False
     """Whether to hand a step to another process takes longer than the step, or the environments have threads of their
     own: then workers only cost time."""
+    time_limit: int | None = None
+    """Steps after which an episode is cut off, if that is known."""
 
     def open(self, opening: Opening) -> Pool:
         raise NotImplementedError(f"{type(self).__name__} must define open(self, opening) -> Pool")

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from motet.flow.graph import Graph, Node
 from motet.flow.work import Work, node_work
+from motet.plan.keys import asked, call_key, message_key, signature, split, terms
 from motet.plan.machine import Connection, Machine
 from motet.plan.project import Rounds, Statement
 from motet.plan.protocol import Wire
@@ -81,9 +82,11 @@ class Profile:
     calls: Mapping[str, Fit] = field(default_factory=dict)
     """By `call_key`; the size is the number of environments of one piece."""
     environments: Mapping[str, Fit] = field(default_factory=dict)
-    """By the number of worker processes: one step of so many host environments, one after the other."""
+    """By the number of worker processes: one step of so many host environments, with a moment between two."""
     rested: Mapping[str, Fit] = field(default_factory=dict)
-    """The same where something else is done between two steps: processes have gone to sleep meanwhile."""
+    """The same with more between two steps: processes and threads have gone to sleep meanwhile."""
+    locked: Mapping[str, float] = field(default_factory=dict)
+    """By the number of worker processes: for which share of a step Python's lock is held; 1 where nobody knows."""
     replay: Mapping[str, Fit] = field(default_factory=dict)
     """By node: what a replay outside of XLA takes."""
     messages: Mapping[str, Fit] = field(default_factory=dict)
@@ -127,45 +130,6 @@ def _points(data: Sequence[Sequence[float]]) -> Points:
     return tuple((float(size), float(seconds)) for size, seconds in data)
 
 
-def signature(statements: Sequence[Statement]) -> str:
-    """What a call does, as one line: the same for calls of several plans that do the same."""
-    words = []
-    for each in statements:
-        if isinstance(each, Node):
-            words.append(each.name)
-        elif isinstance(each, Rounds):
-            words.append(f"{each.name}*{each.count / each.every:g}({signature(each.body)})")
-    return "+".join(words)
-
-
-def terms(done: str) -> Iterator[tuple[str, float, str]]:
-    """A signature taken apart: of each node (name, 1, ""), of each loop (name, rounds, what is in it)."""
-    depth = start = 0
-    for place, letter in enumerate(done + "+"):
-        depth += (letter == "(") - (letter == ")")
-        if letter == "+" and not depth and place > start:
-            name, _, rest = done[start:place].partition("(")
-            loop, _, count = name.rpartition("*")
-            yield (loop, float(count), rest[:-1]) if rest else (name, 1.0, "")
-        if letter == "+" and not depth:
-            start = place + 1
-
-
-def call_key(kind: str, call: Call, shards: int, whole: bool) -> str:
-    """Under what a call is measured: on which kind of device, over how many of them, alone or beside others."""
-    return f"{kind} x{shards} {'whole' if whole else 'call'} {signature(call.body)}"
-
-
-def reports_as(graph: Graph, state: Sequence[str]) -> str:
-    """As who somebody with this state reports."""
-    return LEARNER if graph.roles.learner and graph.roles.learner in state else OTHERS
-
-
-def message_key(what: str, wire: Wire, ends: int) -> str:
-    """Under what messages are measured: to `send` or to `receive` what goes over a wire, to or from so many."""
-    return f"{ends} {what} {wire.link} {','.join(wire.vars)}"
-
-
 @dataclass(frozen=True)
 class Book:
     """What everything costs, for one loop on one machine."""
@@ -177,14 +141,51 @@ class Book:
     """Whether the profile was measured on this machine, and not on another whose environments are as fast."""
     _works: dict[str, Work] = field(default_factory=dict, compare=False, repr=False)
     _ratios: dict[str, float] = field(default_factory=dict, compare=False, repr=False)
+    _terms: dict[str, Mapping[str, Fit]] = field(default_factory=dict, compare=False, repr=False)
 
     def call(self, kind: str, call: Call, parts: int, shards: int, whole: bool) -> Figure:
         """One run of a call by one of `parts` pieces, on `shards` devices at once; without the environments' time."""
         found = self.profile.calls.get(call_key(kind, call, shards, whole))
         if found is not None:
             return found.at(self.graph.num_envs / parts)
-        seconds = self.modelled(kind, signature(call.body), parts) * self._correction(kind)
-        return Figure(seconds + self.collectives(kind, call, shards), False)
+        done = signature(call.body)
+        known = self._known(kind)
+        if shards == 1 and known.keys() >= set(split(done)):  # others did all of it, in other calls
+            figures = [known[term].at(self.graph.num_envs / parts) for term in split(done)]
+            seconds = sum(each.seconds for each in figures)
+            return Figure(seconds, False, sum(each.seconds * each.demand for each in figures) / (seconds or 1.0))
+        seconds = self.modelled(kind, done, parts) * self._correction(kind) + self.collectives(kind, call, shards)
+        if kind == "cpu":
+            seconds += asked(call.body) * self.asking + (0.0 if whole else self.calling(self.leaves(call)))
+        return Figure(seconds, False)
+
+    def leaves(self, call: Call) -> int:
+        """How many arrays go into a call and come out of it."""
+        names = (*call.donated, *call.kept, *call.writes)
+        return sum(len(self.graph.variables[name].avals) for name in names)
+
+    def _known(self, kind: str) -> Mapping[str, Fit]:
+        """By node or loop: what it takes with all environments, from the calls that were measured. What is left of a
+        call for several that were not measured apart is shared out as the model says."""
+        if kind not in self._terms:
+            known: dict[str, Fit] = {}
+            size = float(self.graph.num_envs)
+            for (where, shards, *_, done), fit in sorted(self._measured(), key=lambda each: len(split(each[0][-1]))):
+                seconds = dict(fit.points).get(size)
+                missing = [term for term in split(done) if term not in known]
+                if (where, shards) != (kind, "x1") or seconds is None or not missing:
+                    continue
+                apart = sum(known[term].at(size).seconds for term in split(done) if term in known)
+                model = {term: self.modelled(kind, term, 1) for term in missing}
+                left = max(seconds - apart, LEFT_LEAST * seconds)
+                for term, modelled in model.items():
+                    known[term] = Fit(((size, left * modelled / sum(model.values())),), fit.demand)
+            self._terms[kind] = known
+        return self._terms[kind]
+
+    def _measured(self) -> list[tuple[list[str], Fit]]:
+        """The calls of the profile: their keys taken apart."""
+        return [(key.split(" ", 3), fit) for key, fit in self.profile.calls.items()]
 
     def modelled(self, kind: str, done: str, parts: float) -> float:
         """From what a call of this signature computes and what the device can do; its collectives left aside."""
@@ -203,13 +204,15 @@ class Book:
         way = self.machine.connections["network" if spans else "devices"]
         return sum(rounds * combined(way, shards, nbytes) for rounds, nbytes in self._partial(call.body))
 
-    def step(self, environments: float, workers: int, rested: float = 0.0) -> Figure:
-        """One step of so many host environments; `rested` is 1 if something else was done before it for a while, 0 if
-        nothing was."""
-        tight = self._step(environments, workers, self.profile.environments)
-        other = self._step(environments, workers, self.profile.rested) if self.profile.rested else tight
-        seconds = tight.seconds + rested * (other.seconds - tight.seconds)
-        return replace(tight, seconds=seconds, measured=tight.measured and self.here)
+    def step(self, environments: float, workers: int, rested: bool = False) -> Figure:
+        """One step of so many host environments; `rested` if something else was done before it for a while."""
+        fits = self.profile.rested if rested and self.profile.rested else self.profile.environments
+        found = self._step(environments, workers, fits)
+        return replace(found, measured=found.measured and self.here)
+
+    def locked(self, workers: int) -> float:
+        """For which share of a step of host environments Python's lock is held."""
+        return self.profile.locked.get(str(workers), 0.0 if workers else 1.0)
 
     def _step(self, environments: float, workers: int, fits: Mapping[str, Fit]) -> Figure:
         if str(workers) in fits:
@@ -299,8 +302,7 @@ class Book:
         """How much longer the calls that were measured on this kind of device took than the model says."""
         if kind not in self._ratios:
             measured = modelled = 0.0
-            for key, fit in self.profile.calls.items():
-                where, shards, _, done = key.split(" ", 3)
+            for (where, shards, _, done), fit in self._measured():
                 if (where, shards) == (kind, "x1"):
                     measured += sum(seconds for _, seconds in fit.points)
                     modelled += sum(self.modelled(kind, done, self.graph.num_envs / size) for size, _ in fit.points)
@@ -325,8 +327,8 @@ HANDLING, ASKING, REPORTING, WAKING = 15e-6, 40e-6, 50e-6, 30e-6
 thread wakes up, that nobody has measured."""
 CALLING = (10e-6, 0.3e-6)
 """Seconds to call a program, and more for each array, that nobody has measured."""
-LEARNER, OTHERS = "learner", "others"
-"""Who reports: a learner has more to tell, and what it has learnt is looked at."""
+LEFT_LEAST = 0.1
+"""The least share of a call that is left for what was not measured apart from it."""
 UNKNOWN_STEP = 20e-6
 """Seconds of a step of one host environment that nobody has measured."""
 

@@ -93,12 +93,15 @@ def doubling(most: int) -> tuple[int, ...]:
     return (*found, most)
 
 
-def candidates(graph: Graph, machine: Machine, permitted: Permitted) -> Candidates:
-    """All plans of the presets that fit a graph and a machine. Whether the graph was traced for their cuts does not
-    matter."""
+def candidates(
+    graph: Graph, machine: Machine, permitted: Permitted, only: Callable[[Plan], bool] = lambda plan: True
+) -> Candidates:
+    """All plans of the presets that fit a graph and a machine, or `only` some. Whether the graph was traced for their
+    cuts does not matter."""
     words = dict[Plan, str]()
     for text, plan in _all(values(graph, machine, permitted)):
-        words.setdefault(plan, text)
+        if only(plan):
+            words.setdefault(plan, text)
     return replace(sift(graph, machine, words), words=words)
 
 
