@@ -50,6 +50,8 @@ class Pool:
     """With a pause between them."""
     rested: Steps = field(default_factory=Steps)
     """With more between them."""
+    inside: list[float] = field(default_factory=list)
+    """Seconds of a step that a program asks for, where one was timed."""
     used: float = 0.0
     """Seconds that this process computed for in all of them, and that this thread did."""
     mine: float = 0.0
@@ -104,7 +106,7 @@ class Pool:
 
     def seconds(self, rested: bool) -> float:
         """Of a usual step in training."""
-        took = mostly((self.rested if rested else self.paused).seconds)
+        took = mostly(self.inside if self.inside and not rested else (self.rested if rested else self.paused).seconds)
         return max(took / UNUSUAL, took + more_in_training((self.paused, self.rested), self.count, self.env.time_limit))
 
 
@@ -159,6 +161,10 @@ class Pools:
             except Exception as error:
                 self.pools.remove(pool)
                 self.left_out.append(f"{pool.count} environments, {pool.workers} workers: {described(error)}")
+
+    def holding(self, count: int) -> list[Pool]:
+        """Those with so many environments."""
+        return [pool for pool in self.pools if pool.count == count]
 
     def fits(self, rested: bool = False) -> Mapping[str, Fit]:
         """By the number of worker processes: one step of so many environments."""

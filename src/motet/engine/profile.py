@@ -40,6 +40,8 @@ EACH, LEAST = 0.8, 0.15
 ROUNDS, FEW = 5, 2
 """Plans and environments take turns, so often, or so often at least if time is short: a machine is fast in one second
 and slow in the next."""
+LATE = 1.0
+"""Seconds by which the last of a few rounds may be late."""
 SHARED = 5e8
 """Bytes of a state that may be there once for each plan; of a larger one, plans have theirs one after the other."""
 Announce = Callable[[str], None]
@@ -129,7 +131,8 @@ class Profiling:
             for number in range(ROUNDS):
                 start = time.perf_counter()
                 self.round(seconds)
-                if number >= FEW - 1 and 2 * time.perf_counter() - start > until:
+                over = 2 * time.perf_counter() - start
+                if over > until and (number >= FEW - 1 or over > until + LATE):
                     break
             return
         for trial in list(self.trials):
@@ -151,8 +154,15 @@ class Profiling:
     def round(self, seconds: float) -> None:
         """So many seconds for each plan and each pool."""
         self._all(lambda each: each.time_for(seconds))
+        self._all(lambda each: self._ask(each, seconds))
         self.pools.step_for(seconds)
         self.company.measure()
+
+    def _ask(self, trial: Trial, seconds: float) -> None:
+        """Environments as a program asks for them, with what it computes in between."""
+        if trial.asks:
+            for pool in self.pools.holding(self.graph.num_envs):
+                pool.inside.append(trial.time_asking(pool.opened, seconds))
 
     def _all(self, do: Callable[[Trial], None]) -> None:
         failed = [each for each in self.trials if not self._tried(each, do)]

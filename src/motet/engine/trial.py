@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,8 +23,8 @@ from motet.engine.run import Reporter, Watcher
 from motet.engine.stopwatch import Samples, Seen, Stopwatch, Timed, calls_of, note, watch_of
 from motet.errors import BadOption
 from motet.flow.graph import Graph, Loop
-from motet.flow.host import HostCall, HostStep, Leaves
-from motet.plan.keys import call_key
+from motet.flow.host import HostCall, HostStep, Leaves, Pool
+from motet.plan.keys import asked, call_key
 from motet.plan.plan import Plan
 from motet.plan.schedule import Call
 
@@ -34,6 +35,10 @@ GRACE = 2.0
 LONG = 0.15
 """Seconds that a call of many iterations is to take, so that its beginning does not count. In a run it takes longer
 still (see `Performer`)."""
+
+
+LEAST_STEP = 1e-4
+"""Seconds that environments take at least for a step, before anybody knows."""
 
 
 class Still:
@@ -120,7 +125,7 @@ class Trial:
         """Run every call. Those that will not be compiled at `until`, by the clock of `time.perf_counter`, are left
         out."""
         pace, began = pace or Pace(), time.perf_counter()
-        whole = self.assembly.performers[0].worker.schedule.whole if self.assembly.whole else None
+        whole = self._whole
         if whole is not None and began + pace.expected(whole) > until + GRACE:
             raise BadOption("no time was left")
         limited = [
@@ -148,6 +153,30 @@ class Trial:
         self.counted.most = _many(self.assembly, self.counted)
         _reset(self.assembly, self.counted)
 
+    @property
+    def asks(self) -> float:
+        """How many steps of host environments an iteration asks for from inside of one program; 0: it does not."""
+        call = self._whole
+        return asked(call.body) if call is not None else 0.0
+
+    def time_asking(self, pool: Pool, seconds: float) -> float:
+        """How much longer a step takes if a program asks these environments, and not such as stand still."""
+        (performer,) = self.assembly.performers
+        still, many, known = performer.environments.pool, self.counted.most, len(self.counted.whole)
+        without = self.counted.whole[-1]
+        performer.environments.pool = pool
+        self.counted.most = max(1, min(many, int(seconds / (without + self.asks * LEAST_STEP))))
+        try:
+            self._look_away(True)
+            self._go_on(seconds / 4)
+            self._look_away(False)
+            self._go_on(seconds)
+        finally:
+            performer.environments.pool, self.counted.most = still, many
+        found = self.counted.whole[known:]
+        del self.counted.whole[known:]
+        return max(0.0, statistics.mean(found) - without) / self.asks
+
     def time_for(self, seconds: float) -> None:
         """Go on for so many seconds, in which everything is timed: but for a quarter of them at first, when others have
         just been at work and nothing is where it will be."""
@@ -166,7 +195,7 @@ class Trial:
     def _go_on(self, seconds: float) -> None:
         began, first = time.perf_counter(), self.iteration
         while self.iteration == first or time.perf_counter() - began < seconds:
-            serial.drive(self.assembly, self.iteration + max(2, self.counted.most))
+            serial.drive(self.assembly, self.iteration + self.counted.most)
 
     def _look_away(self, really: bool) -> None:
         self.counted.looks_away = really
@@ -177,6 +206,11 @@ class Trial:
         """Add what was seen."""
         timed = replace(self.spent, whole=self.counted.whole, reporting=self.counted.reporting)
         note(self.graph, self.plan, self.assembly, samples, timed, self.wanted)
+
+    @property
+    def _whole(self) -> Call | None:
+        """The call that is all of the plan, if there is one."""
+        return self.assembly.performers[0].worker.schedule.whole if self.assembly.whole else None
 
     @property
     def iteration(self) -> int:
