@@ -221,6 +221,48 @@ def test_what_was_measured_corrects_what_was_not() -> None:
     assert slow == pytest.approx(3 * fast)
 
 
+def test_calls_that_were_timed_stand_for_one_that_does_the_same() -> None:
+    """What an unroll takes alone and what all takes together say what the rest takes."""
+    graph = graph_of(8)
+    machine = replace(catalogue.a100_node(), cores=2, devices=(catalogue.processor("core", 1e12),))
+    whole = workers_of(graph, motet.anakin())[0][0].schedule.whole
+    acting, learning = (
+        next(call for worker in workers_of(graph, motet.coarse(1))[0] for call in _flat(worker.schedule.body)
+             if call.label.startswith(word))
+        for word in ("unroll", "targets")
+    )  # fmt: skip
+    assert whole is not None
+
+    def timed(call: Any, alone: bool, seconds: float) -> dict[str, Fit]:
+        return {call_key("cpu", call, 1, alone): Fit(((8.0, seconds),))}
+
+    both = Book(graph, machine, Profile({**timed(acting, False, 2.0), **timed(learning, False, 3.0)}))
+    assert both.call("cpu", whole, 1, 1, True).seconds == pytest.approx(5.0)
+    rest = Book(graph, machine, Profile({**timed(acting, False, 2.0), **timed(whole, True, 5.0)}))
+    found = rest.call("cpu", learning, 1, 1, False)
+    assert found.seconds == pytest.approx(3.0) and not found.measured
+    known = Book(graph, machine, Profile(timed(acting, False, 2.0)))
+    assert known.call("cpu", learning, 1, 1, False).seconds != pytest.approx(3.0)  # by the model
+
+
+def test_in_company_steps_of_environments_take_as_much_longer_as_was_measured() -> None:
+    """Where others compute meanwhile; a plan with one worker has no company."""
+    graph = graph_of(8, env="gymnasium/CartPole-v1")
+    machine = replace(catalogue.a100_node(), cores=4, devices=(catalogue.processor("core", 1e12),))
+    steps = {"0": Fit(((4.0, 1.0), (8.0, 2.0)))}
+
+    def seconds(plan: Plan, jostled: float) -> float:
+        found = Profile(environments=steps, rested=steps, jostled={"0": jostled})
+        return estimate(graph, plan, Book(graph, machine, found)).iteration_seconds
+
+    alone, beside = motet.multi_learner(1), motet.coarse(1)
+    assert seconds(alone, 1.5) == pytest.approx(seconds(alone, 1.0), rel=1e-3)
+    assert seconds(alone, 1.0) == pytest.approx(4 * 2.0, rel=0.01)  # four steps of two seconds
+    assert seconds(beside, 1.5) == pytest.approx(1.5 * 4 * 2.0, rel=0.01)
+    unknown = Book(graph, machine, Profile(jostled={"0": 1.1, "4": 1.4}))
+    assert (unknown.jostled(0), unknown.jostled(2)) == (1.1, 1.4)
+
+
 def test_a_profile_is_its_text() -> None:
     profile = Profile({"a": Fit(((1.0, 2.0),), 1.5)}, {"0": Fit(((8.0, 1e-3),))}, send=((1.0, 2.0),), handling=1e-5)
     assert Profile.from_json(profile.to_json()) == profile

@@ -128,6 +128,8 @@ class Charges:
         count = self.graph.num_envs / fragment.replicas
         figure = self._noted("environments", self.book.step(count, fragment.workers, rested=rounds <= 1))
         demand, seconds = min(figure.demand, float(self.book.machine.cores)), figure.seconds * rounds
+        if sum(each.replicas for each in self.plan.fragments.values()) > 1:
+            seconds *= self.book.jostled(fragment.workers)
         if fragment.workers or figure.demand > 1.5:
             locks = () if fragment.workers else self._thread(worker, seat)
             return [Use(seconds, ("cores", seat.host), demand, locks, "environments")]

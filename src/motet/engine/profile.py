@@ -21,7 +21,7 @@ from motet.engine.place import devices_for
 from motet.engine.pools import Pools
 from motet.engine.rehearse import schedules_of
 from motet.engine.run import Reporter, Watcher
-from motet.engine.stopwatch import Samples, calls_of
+from motet.engine.stopwatch import Samples, calls_of, mostly
 from motet.engine.trial import Trial, shortened
 from motet.errors import described
 from motet.flow.graph import Graph
@@ -162,7 +162,7 @@ class Profiling:
         """Environments as a program asks for them, with what it computes in between."""
         if trial.asks:
             for pool in self.pools.holding(self.graph.num_envs):
-                pool.inside.append(trial.time_asking(pool.opened, seconds))
+                pool.inside.append(trial.time_asking(pool.opened, mostly(pool.paused.seconds), seconds))
 
     def _all(self, do: Callable[[Trial], None]) -> None:
         failed = [each for each in self.trials if not self._tried(each, do)]
@@ -203,6 +203,7 @@ def _profile(samples: Samples, company: Company, pools: Pools, size: int, about:
         environments=pools.fits(),
         rested=pools.fits(rested=True),
         locked=pools.locked,
+        jostled=pools.jostled,
         messages={key: Fit(tuple(sorted(found.items()))) for key, found in samples.messages.items()},
         replay={key: Fit(((float(size), seconds),)) for key, seconds in samples.replay.items()},
         send=tuple(sorted(samples.send)),

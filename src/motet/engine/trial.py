@@ -37,10 +37,6 @@ LONG = 0.15
 still (see `Performer`)."""
 
 
-LEAST_STEP = 1e-4
-"""Seconds that environments take at least for a step, before anybody knows."""
-
-
 class Still:
     """Host environments in which nothing happens, and at once: what is left is what motet itself takes."""
 
@@ -159,13 +155,14 @@ class Trial:
         call = self._whole
         return asked(call.body) if call is not None else 0.0
 
-    def time_asking(self, pool: Pool, seconds: float) -> float:
-        """How much longer a step takes if a program asks these environments, and not such as stand still."""
+    def time_asking(self, pool: Pool, step: float, seconds: float) -> float:
+        """How much longer a step takes if a program asks these environments, and not such as stand still; by itself it
+        takes `step` seconds."""
         (performer,) = self.assembly.performers
         still, many, known = performer.environments.pool, self.counted.most, len(self.counted.whole)
         without = self.counted.whole[-1]
         performer.environments.pool = pool
-        self.counted.most = max(1, min(many, int(seconds / (without + self.asks * LEAST_STEP))))
+        self.counted.most = max(1, min(many, int(seconds / (without + self.asks * step))))
         try:
             self._look_away(True)
             self._go_on(seconds / 4)
