@@ -125,7 +125,8 @@ TASKS = (
     Task("dqn, CartPole", motet.DQN(num_envs=8), "CartPole-v1", REPLAY),
     Task("sac, Pendulum", motet.SAC(num_envs=8), "Pendulum-v1", REPLAY),
     Task("td3, Pendulum", motet.TD3(num_envs=8, hidden=(64, 64)), "Pendulum-v1", REPLAY, held_out=True),
-    Task("a2c, Gymnasium's Acrobot", motet.A2C(num_envs=16), "gymnasium/Acrobot-v1", HOSTED, held_out=True),
+    Task("a2c, Gymnasium's Acrobot", motet.A2C(num_envs=16), "gymnasium/Acrobot-v1", HOSTED),
+    Task("ppo, Gymnasium's Pendulum", motet.PPO(num_envs=16), "gymnasium/Pendulum-v1", HOSTED, held_out=True),
 )
 
 

@@ -245,22 +245,19 @@ def test_calls_that_were_timed_stand_for_one_that_does_the_same() -> None:
     assert known.call("cpu", learning, 1, 1, False).seconds != pytest.approx(3.0)  # by the model
 
 
-def test_in_company_steps_of_environments_take_as_much_longer_as_was_measured() -> None:
-    """Where others compute meanwhile; a plan with one worker has no company."""
+def test_processes_whose_cores_others_use_are_as_after_a_rest() -> None:
+    """A plan with one worker has no company, and steps in a worker's own thread do not care."""
     graph = graph_of(8, env="gymnasium/CartPole-v1")
-    machine = replace(catalogue.a100_node(), cores=4, devices=(catalogue.processor("core", 1e12),))
-    steps = {"0": Fit(((4.0, 1.0), (8.0, 2.0)))}
+    machine = replace(catalogue.a100_node(), cores=16, devices=(catalogue.processor("core", 1e12),))
+    steps, rested = ({str(workers): Fit(((8.0, each),)) for workers in (0, 2)} for each in (1.0, 3.0))
+    book = Book(graph, machine, Profile(environments=steps, rested=rested))
 
-    def seconds(plan: Plan, jostled: float) -> float:
-        found = Profile(environments=steps, rested=steps, jostled={"0": jostled})
-        return estimate(graph, plan, Book(graph, machine, found)).iteration_seconds
+    def seconds(plan: Plan) -> float:
+        return estimate(graph, plan, book).iteration_seconds / 4  # an iteration has four steps
 
-    alone, beside = motet.multi_learner(1), motet.coarse(1)
-    assert seconds(alone, 1.5) == pytest.approx(seconds(alone, 1.0), rel=1e-3)
-    assert seconds(alone, 1.0) == pytest.approx(4 * 2.0, rel=0.01)  # four steps of two seconds
-    assert seconds(beside, 1.5) == pytest.approx(1.5 * 4 * 2.0, rel=0.01)
-    unknown = Book(graph, machine, Profile(jostled={"0": 1.1, "4": 1.4}))
-    assert (unknown.jostled(0), unknown.jostled(2)) == (1.1, 1.4)
+    assert seconds(motet.multi_learner(1, workers=2)) == pytest.approx(1.0, rel=0.01)
+    assert seconds(motet.coarse(1, workers=2)) == pytest.approx(3.0, rel=0.01)
+    assert seconds(motet.coarse(1)) == pytest.approx(1.0, rel=0.01)
 
 
 def test_a_profile_is_its_text() -> None:

@@ -49,7 +49,6 @@ def test_what_a_program_asks_for_is_timed_inside_of_it() -> None:
     assert found.environments["0"].at(COUNT).seconds == pool.seconds(rested=False)
     assert found.rested["0"].at(COUNT).seconds == pool.seconds(rested=True)
     assert found.locked["0"] < 0.5  # most of a step is asleep
-    assert 1.0 <= found.jostled["0"] < 2.0  # to sleep takes as long in company
     # The program's own time is without them, in the same profile.
     assert all(seconds < asleep for fit in found.calls.values() for _, seconds in fit.points)
 

@@ -123,13 +123,13 @@ class Charges:
 
     def _steps(self, worker: Worker, seat: Seat, rounds: float) -> list[Use]:
         """So many steps of host environments: one that a worker asks for, or those that a program asks for, which does
-        not do much between two of them."""
+        not do much between two of them. Processes whose cores others use meanwhile are as after a rest."""
         fragment = self.plan.fragments[worker.fragment]
         count = self.graph.num_envs / fragment.replicas
-        figure = self._noted("environments", self.book.step(count, fragment.workers, rested=rounds <= 1))
+        company = sum(each.replicas for each in self.plan.fragments.values()) > 1
+        rested = rounds <= 1 or (company and fragment.workers > 0)
+        figure = self._noted("environments", self.book.step(count, fragment.workers, rested))
         demand, seconds = min(figure.demand, float(self.book.machine.cores)), figure.seconds * rounds
-        if sum(each.replicas for each in self.plan.fragments.values()) > 1:
-            seconds *= self.book.jostled(fragment.workers)
         if fragment.workers or figure.demand > 1.5:
             locks = () if fragment.workers else self._thread(worker, seat)
             return [Use(seconds, ("cores", seat.host), demand, locks, "environments")]

@@ -6,7 +6,6 @@ machine's and not a loop's.
 
 from __future__ import annotations
 
-import functools
 import statistics
 import threading
 import time
@@ -110,7 +109,6 @@ def time_crowding(program: Callable[[], Any], seconds: float = 0.02) -> float:
     return sorted(speed(cores()) / speed(1) for _ in range(CROWDS))[-2]
 
 
-@functools.cache
 def some_work() -> Callable[[], Any]:
     """A millisecond of what learning does: products of small matrices, one after the other in one thread."""
     options: dict[str, str | bool] = {"xla_disable_hlo_passes": "cpu-parallel-task-assigner"}

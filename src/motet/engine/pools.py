@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import jax
 import numpy as np
 
-from motet.engine.company import some_work
 from motet.engine.detect import cores
 from motet.engine.stopwatch import mostly
 from motet.errors import described
@@ -52,8 +50,6 @@ class Pool:
     """With a pause between them."""
     rested: Steps = field(default_factory=Steps)
     """With more between them."""
-    crowded: Steps = field(default_factory=Steps)
-    """With a pause between them, while another thread computes, as a learner does."""
     inside: list[float] = field(default_factory=list)
     """Seconds of a step that a program asks for, where one was timed."""
     used: float = 0.0
@@ -65,7 +61,7 @@ class Pool:
         try:
             self.opened.reset()
             self.step_for(WARM)
-            self.paused, self.rested, self.crowded, self.used, self.mine = Steps(), Steps(), Steps(), 0.0, 0.0
+            self.paused, self.rested, self.used, self.mine = Steps(), Steps(), 0.0, 0.0
             self.step_for(FIRST)
         except BaseException:
             self.opened.close()
@@ -76,13 +72,9 @@ class Pool:
         self.opened.close()
 
     def step_for(self, seconds: float) -> None:
-        """A third of the time each with a pause between two steps, with a rest, and in company."""
-        self._step_for(seconds / 3, PAUSE, self.paused)
-        self._step_for(seconds / 3, REST, self.rested)
-        used, mine = self.used, self.mine
-        with somebody_at_work():
-            self._step_for(seconds / 3, PAUSE, self.crowded)
-        self.used, self.mine = used, mine
+        """Half of the time with a pause between two steps, half of it with a rest."""
+        self._step_for(seconds / 2, PAUSE, self.paused)
+        self._step_for(seconds / 2, REST, self.rested)
 
     def _step_for(self, seconds: float, busy: float, steps: Steps) -> None:
         until = time.perf_counter() + seconds
@@ -112,13 +104,6 @@ class Pool:
     def locked(self) -> float:
         """For which share of a step this thread computes, and nobody else can have Python's lock."""
         return min(1.0, self.mine / self._took)
-
-    @property
-    def jostled(self) -> float:
-        """How much longer a step takes in company than it would if the cores were shared out evenly: those who wake
-        each other find them taken."""
-        evenly = max(1.0, (self.demand + 1) / cores())
-        return max(1.0, mostly(self.crowded.seconds) / mostly(self.paused.seconds) / evenly)
 
     def seconds(self, rested: bool) -> float:
         """Of a usual step in training."""
@@ -200,11 +185,6 @@ class Pools:
         """By the number of worker processes: for which share of a step it has Python's lock."""
         return {str(pool.workers): pool.locked for pool in self.pools}
 
-    @property
-    def jostled(self) -> Mapping[str, float]:
-        """By the number of worker processes, of the most environments."""
-        return {str(pool.workers): pool.jostled for pool in sorted(self.pools, key=lambda pool: pool.count)}
-
     def __enter__(self) -> Self:
         return self
 
@@ -223,24 +203,6 @@ def wanted_pools(graph: Graph, plans: Sequence[Plan]) -> list[tuple[int, int]]:
             found.setdefault(fragment.workers, set()).add(graph.num_envs // fragment.replicas)
     most = max(found)
     return list(dict.fromkeys([(0, max(found[0])), (most, max(found[most])), (0, min(found[0]))]))
-
-
-@contextmanager
-def somebody_at_work() -> Iterator[None]:
-    """Another thread computes meanwhile."""
-    work, over = some_work(), threading.Event()
-
-    def go() -> None:
-        while not over.is_set():
-            work()
-
-    thread = threading.Thread(target=go, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _be_busy(seconds: float) -> None:

@@ -203,7 +203,6 @@ def _profile(samples: Samples, company: Company, pools: Pools, size: int, about:
         environments=pools.fits(),
         rested=pools.fits(rested=True),
         locked=pools.locked,
-        jostled=pools.jostled,
         messages={key: Fit(tuple(sorted(found.items()))) for key, found in samples.messages.items()},
         replay={key: Fit(((float(size), seconds),)) for key, seconds in samples.replay.items()},
         send=tuple(sorted(samples.send)),

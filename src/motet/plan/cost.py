@@ -87,9 +87,6 @@ class Profile:
     """The same with more between two steps: processes and threads have gone to sleep meanwhile."""
     locked: Mapping[str, float] = field(default_factory=dict)
     """By the number of worker processes: for which share of a step Python's lock is held; 1 where nobody knows."""
-    jostled: Mapping[str, float] = field(default_factory=dict)
-    """By the number of worker processes: how much longer a step takes while somebody else computes, sharing the cores
-    evenly left aside."""
     replay: Mapping[str, Fit] = field(default_factory=dict)
     """By node: what a replay outside of XLA takes."""
     messages: Mapping[str, Fit] = field(default_factory=dict)
@@ -216,13 +213,6 @@ class Book:
     def locked(self, workers: int) -> float:
         """For which share of a step of host environments Python's lock is held."""
         return self.profile.locked.get(str(workers), 0.0 if workers else 1.0)
-
-    def jostled(self, workers: int) -> float:
-        """How much longer a step of host environments takes where others compute meanwhile."""
-        known = self.profile.jostled
-        if str(workers) in known or not workers:
-            return known.get(str(workers), 1.0)
-        return max((found for name, found in known.items() if name != "0"), default=1.0)
 
     def _step(self, environments: float, workers: int, fits: Mapping[str, Fit]) -> Figure:
         if str(workers) in fits:
