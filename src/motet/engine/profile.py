@@ -22,7 +22,7 @@ from motet.engine.pools import Pools
 from motet.engine.rehearse import schedules_of
 from motet.engine.run import Reporter, Watcher
 from motet.engine.stopwatch import Samples, calls_of, mostly
-from motet.engine.trial import Trial, shortened
+from motet.engine.trial import LONG, Trial, shortened
 from motet.errors import described
 from motet.flow.graph import Graph
 from motet.plan.cost import Fit, Profile
@@ -159,10 +159,11 @@ class Profiling:
         self.company.measure()
 
     def _ask(self, trial: Trial, seconds: float) -> None:
-        """Environments as a program asks for them, with what it computes in between."""
+        """Environments as a program asks for them, with what it computes in between. It decides between the simplest
+        plans, so it has time enough even if there is little."""
         if trial.asks:
             for pool in self.pools.holding(self.graph.num_envs):
-                pool.inside.append(trial.time_asking(pool.opened, mostly(pool.paused.seconds), seconds))
+                pool.inside.append(trial.time_asking(pool.opened, mostly(pool.paused.seconds), max(seconds, LONG)))
 
     def _all(self, do: Callable[[Trial], None]) -> None:
         failed = [each for each in self.trials if not self._tried(each, do)]
