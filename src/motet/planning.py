@@ -38,7 +38,7 @@ ITERATIONS = 1000
 """The length of run that is estimated: schedules of step sizes follow from it, speeds do not."""
 KEEP = 6
 """Candidates that are estimated to the end, and shown."""
-NEAR = 0.04
+NEAR = 0.05
 """Plans that are behind the best by no more than this share are as good: of them, the one with the fewest parts and the
 least lag is taken."""
 

@@ -85,6 +85,8 @@ class Limited:
     until: float
     pace: Pace
     program: Any = None
+    took: float = 0.0
+    """Seconds to compile it, and to run it once."""
 
     @property
     def is_late(self) -> bool:
@@ -101,8 +103,9 @@ class Limited:
         is_late = start + self.pace.expected(self.call) > self.until
         self.program = (Blank if is_late else CompiledCall)(self.call, self.home)
         written = self.program(values, root, path)
+        self.took = time.perf_counter() - start
         if not is_late:
-            self.pace.note(self.call, time.perf_counter() - start)
+            self.pace.note(self.call, self.took)
         return written
 
 

@@ -1,10 +1,10 @@
 """What each request and message of a plan takes on a machine, in uses of its cores, devices and links.
 
-What is taken to be so: to call a program takes Python's lock for as long as to call one that does nothing. On a CPU it
-then keeps as many cores busy as it did when it was measured; one on an accelerator has it to itself, and whoever asked
-waits for it. Environments that are stepped in a thread hold Python's lock while that thread computes. Shards move in
-step, so the first stands for all. A message between hosts waits for the receiver's network; what goes to many hosts
-goes down a tree.
+What is taken to be so: to call a program takes Python's lock for as long as to call one that does nothing, and to know
+of its end takes it again. On a CPU it keeps as many cores busy as it did when it was measured; one on an accelerator
+has it to itself, and whoever asked waits for it. Environments that are stepped in a thread hold Python's lock while
+that thread computes. Shards move in step, so the first stands for all. A message between hosts waits for the receiver's
+network; what goes to many hosts goes down a tree.
 """
 
 from __future__ import annotations
@@ -112,13 +112,16 @@ class Charges:
             busy, devices = min(figure.demand, float(self.book.machine.cores)), float(len(seat.devices))
             demand = busy if figure.measured else max(busy, devices)
             calling = 0.0 if whole else min(self.book.calling(self.book.leaves(call)), CALLING_MOST * figure.seconds)
-            uses = [Use(figure.seconds - calling, ("cores", host), demand, self._thread(worker, seat), label)]
-            uses = uses if whole else [self._python(worker, seat, calling, label), *uses]
-        else:
-            device = ("device", host, seat.kind, seat.devices[0])
-            everywhere = self.book.machine.hosts if seat.everywhere else self.hosts[host]
-            self.stands_for[device] = len(seat.devices) * everywhere
-            uses = [self._python(worker, seat, 0.0, label), Use(figure.seconds, device, label=label)]
+            thread = self._thread(worker, seat)
+            uses = [Use(figure.seconds - calling, ("cores", host), demand, thread, label)]
+            uses += self._steps(worker, seat, rounds) if rounds else []
+            if whole:
+                return uses
+            return [self._python(worker, seat, calling, label), *uses, self._back_in_python(seat, thread, label)]
+        device = ("device", host, seat.kind, seat.devices[0])
+        everywhere = self.book.machine.hosts if seat.everywhere else self.hosts[host]
+        self.stands_for[device] = len(seat.devices) * everywhere
+        uses = [self._python(worker, seat, 0.0, label), Use(figure.seconds, device, label=label)]
         return uses + (self._steps(worker, seat, rounds) if rounds else [])
 
     def _steps(self, worker: Worker, seat: Seat, rounds: float) -> list[Use]:
@@ -159,6 +162,10 @@ class Charges:
         """What Python does, in which one thread of a process goes on at a time."""
         locks = (*self._thread(worker, seat), ("python", seat.host))
         return Use(seconds + self.book.handling, ("cores", seat.host), 1.0, locks, label)
+
+    def _back_in_python(self, seat: Seat, thread: tuple[Hashable, ...], label: str) -> Use:
+        """When a program has ended, whoever called it needs Python's lock again to know of it."""
+        return Use(0.0, ("cores", seat.host), 1.0, (*thread, ("python", seat.host)), label)
 
     def _thread(self, worker: Worker, seat: Seat) -> tuple[Hashable, ...]:
         """Replicas that share a thread take turns in it."""

@@ -22,7 +22,7 @@ from motet.engine.pools import Pools
 from motet.engine.rehearse import schedules_of
 from motet.engine.run import Reporter, Watcher
 from motet.engine.stopwatch import Samples, calls_of, mostly
-from motet.engine.trial import LONG, Trial, shortened
+from motet.engine.trial import LONG, QUICK, Trial, shortened
 from motet.errors import described
 from motet.flow.graph import Graph
 from motet.plan.cost import Fit, Profile
@@ -40,6 +40,8 @@ EACH, LEAST = 0.8, 0.15
 ROUNDS, FEW = 5, 2
 """Plans and environments take turns, so often, or so often at least if time is short: a machine is fast in one second
 and slow in the next."""
+PASSES = 6
+"""Iterations that a plan goes through at least, to get warm and in a few rounds."""
 LATE = 1.0
 """Seconds by which the last of a few rounds may be late."""
 SHARED = 5e8
@@ -125,6 +127,7 @@ class Profiling:
         """In turns, or one after the other if their states do not fit beside each other."""
         self.announce("timing " + ", ".join(dict.fromkeys(each.plan.name for each in self.trials)))
         self.company.measure()
+        self._leave_out_the_slowest(until)
         if self.shared:
             self.warm_up()
             seconds = self._share(until)
@@ -142,6 +145,15 @@ class Profiling:
             self.trials = [each for each in self.trials if each is not trial]
             trial.close()
         self.pools.step_for(EACH)
+
+    def _leave_out_the_slowest(self, until: float) -> None:
+        """Plans that would take half of the time for themselves alone. One that is a single call is kept: much follows
+        from it."""
+        most = max(QUICK, (until - time.perf_counter()) / 2 / PASSES)
+        for each in [each for each in self.trials if each.each > most and not each.assembly.whole]:
+            self.left_out.append(f"{describe(each.plan)}: no time was left, one iteration takes {each.each:.1f} s")
+            self.trials.remove(each)
+            each.close()
 
     def _share(self, until: float) -> float:
         """Seconds for each plan in a round, if all are to be over then."""

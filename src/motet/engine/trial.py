@@ -32,6 +32,8 @@ PREFILL = 64
 """Rounds before the first iteration, of a loop that would have more: enough to draw from."""
 GRACE = 2.0
 """Seconds by which a program that is all of a plan may come late: the run may want it, and it tells most of others."""
+QUICK = 0.1
+"""Seconds of an iteration that there always is time for."""
 LONG = 0.15
 """Seconds that a call of many iterations is to take, so that its beginning does not count. In a run it takes longer
 still (see `Performer`)."""
@@ -88,6 +90,8 @@ class Trial:
         self.graph, self.plan, self.wanted = graph, plan, wanted
         self.late: list[str] = []
         """Calls that there was no time to compile."""
+        self.each = 0.0
+        """Seconds of an iteration, roughly."""
         self.spent = Timed(0.0, 0.0, 0)
         reporter = Reporter(graph, plan, _Nobody())
         reporter.watcher = watcher(reporter) if watcher else reporter.watcher
@@ -127,9 +131,16 @@ class Trial:
         limited = [
             (each, limit(each, self._keyed(each, self.wanted), until, pace)) for each in self.assembly.performers
         ]
-        serial.drive(self.assembly, 2)
+        serial.drive(self.assembly, 1)
+        compiled = time.perf_counter()
         if whole is not None:
-            pace.note(whole, time.perf_counter() - began)
+            pace.note(whole, compiled - began)
+        else:
+            first = compiled - began - sum(call.took for _, calls in limited for call in calls)
+            if first > QUICK and compiled + first / 2 > until + GRACE:  # not all of it comes again
+                raise BadOption(f"no time was left, the first iteration took {first:.1f} s")
+        serial.drive(self.assembly, 2)
+        self.each = time.perf_counter() - compiled
         for each, calls in limited:
             late = [call.call for call in calls if call.is_late]
             self.late += [call.label for call in late]
