@@ -108,6 +108,23 @@ def test_how_long_a_call_will_take_to_compile_is_known_from_others() -> None:
     assert pace.expected(calls[0]) == pytest.approx(2.0) and pace.expected(calls[1]) == pytest.approx(2.0 * larger)
 
 
+def test_a_program_that_is_all_of_the_first_plan_is_always_compiled() -> None:
+    """However long it may take: the run may need it, and all else is guessed without it."""
+    graph, devices = graph_of(TINY), {"cpu": jax.devices("cpu")}
+    late = time.perf_counter() - 100
+    first, later = (Trial(graph, motet.anakin(), devices, frozenset()) for _ in range(2))
+    try:
+        first.start()
+        first.compile(late, Pace())
+        assert first.iteration == 2
+        later.start()
+        with pytest.raises(BadOption, match="no time was left"):
+            later.compile(late, Pace(equations=100, seconds=1.0))
+    finally:
+        first.close()
+        later.close()
+
+
 def timed(trial: Trial, samples: Samples) -> None:
     trial.warm_up()
     trial.time_for(0.05)

@@ -123,10 +123,11 @@ class Trial:
 
     def compile(self, until: float = math.inf, pace: Pace | None = None) -> None:
         """Run every call. Those that will not be compiled at `until`, by the clock of `time.perf_counter`, are left
-        out."""
+        out; but never a program that is all of the plan if nothing was compiled before, since the run may need it, and
+        without it nothing is known of the others."""
         pace, began = pace or Pace(), time.perf_counter()
         whole = self._whole
-        if whole is not None and began + pace.expected(whole) > until + GRACE:
+        if whole is not None and pace.equations and began + pace.expected(whole) > until + GRACE:
             raise BadOption("no time was left")
         limited = [
             (each, limit(each, self._keyed(each, self.wanted), until, pace)) for each in self.assembly.performers
