@@ -455,6 +455,8 @@ def test_a_prediction_that_is_off_says_by_which_term() -> None:
     assert Comparison(1000.0, 850.0, terms, 10.0, None).warning == ""
     assert "10 W modelled, not measured here" in off.lines()[-1]
     assert "12 W measured" in replace(off, measured_watts=12.0).lines()[-1]
+    nothing = Comparison(1000.0, 1000.0, (Term("all", "waiting", 1.6e-19, 0.001),), 10.0, None)
+    assert "0 ms" in nothing.lines()[-3] and "e-" not in nothing.lines()[-3]
     profile = Profile({"x": Fit(((4.0, 0.01),)), "y": Fit(((4.0, 1.0),))})
     changed, corrected = corrections(off, profile)
     assert [term.what for term, _ in changed] == ["epochs"]
