@@ -78,6 +78,20 @@ def test_without_a_driver_the_error_says_what_to_install(monkeypatch) -> None:
         Uniform(60).open(EXAMPLE, 3, "opencl")
 
 
+def test_a_driver_that_cannot_compile_is_named_with_what_it_said(monkeypatch) -> None:
+    cl = pytest.importorskip("pyopencl")
+
+    class Program:
+        def __init__(self, *_): ...
+        def build(self):
+            raise cl.RuntimeError("Build on here:\nerror: unknown target CPU 'new'\nfailed")
+
+    monkeypatch.setattr(cl, "Program", Program)
+    said = r"The OpenCL driver of .* cannot compile .*: error: unknown target CPU 'new'\. .*motet\[intel-opencl\]"
+    with pytest.raises(BadOption, match=said):
+        Uniform(60).open(EXAMPLE, 3, "opencl")
+
+
 def test_a_device_that_is_not_there_is_named() -> None:
     with pytest.raises(BadOption, match="no OpenCL device 99: opencl:0 is"):
         Uniform(60).open(EXAMPLE, 3, "opencl:99")

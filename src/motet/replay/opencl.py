@@ -5,6 +5,7 @@ Any device with an OpenCL driver will do: a GPU, an FPGA card, or the CPU throug
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -39,6 +40,22 @@ class OpenCLReplay(Store):
         super().__init__(replay, example, num_envs, device)
 
 
+def _built(cl: Any, context: Any, source: str, device: Any) -> Any:
+    """The kernels as a program. Some drivers tell what they did, which pyopencl takes for a warning."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            return cl.Program(context, source).build()
+    except cl.RuntimeError as error:
+        said = next((line for line in str(error).splitlines() if "error" in line.lower()), str(error).splitlines()[0])
+        raise BadOption(
+            f"The OpenCL driver of {device.name} ({device.platform.name} {device.platform.version}) cannot compile the "
+            f"replay's kernels: {said.strip()}. A PoCL that is older than the processor does not know it. Install a "
+            "newer driver, as pip install 'motet[intel-opencl]' has for processors (docs/replay.md), or keep the "
+            "replay in the host's memory with replay='host'."
+        ) from error
+
+
 @dataclass
 class DeviceArray:
     """An array of a device."""
@@ -59,7 +76,7 @@ class Device:
         self.context = cl.Context([device])
         self.queue = cl.CommandQueue(self.context)
         source = files("motet.replay").joinpath("kernels.cl").read_text()
-        program = cl.Program(self.context, source).build()
+        program = _built(cl, self.context, source, device)
         names = ("put_words", "put_bytes", "take_words", "take_bytes", "update", "join", "find")
         self.kernels = {name: cl.Kernel(program, name) for name in names}
         self._buffers: list[Any] = []
