@@ -25,12 +25,14 @@ os.environ.setdefault("MOTET_PROFILE", "0")
 import jax
 import pytest
 
+from benchmarks import opencl_driver
 from tests import production
 from tests.sharing import sharing
 
 jax.config.update("jax_num_cpu_devices", 4)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 production.prepare()
+opencl_driver.use_what_works()
 gc.set_threshold(100_000)  # traces are many small objects that live: looking through them often finds nothing
 
 

@@ -53,6 +53,8 @@ PHASES = {
     SAVING_NOW: "in the middle of writing a checkpoint",
     REMOVING: "in the middle of removing older checkpoints",
 }
+TRAINED = 0.8
+"""Seconds of training for each kill, at least: a little less than an interval."""
 STARTS = 8
 """Of the kills of a run, one in so many comes before it was first saved."""
 WANTED = (SAVING_NOW, RESUMING, TRAINING, SAVING_NOW, REMOVING, TRAINING, RESUMING, TRAINING)
@@ -264,6 +266,20 @@ class Count:
         return found + (["no kill left half of a checkpoint"] if not self.halves else [])
 
 
+def undisturbed(place: Path, plan: str, seed: int, kills: int, chance: random.Random, took: dict[int, float]) -> Run:
+    """A run that takes long enough to be killed so often on its way, whatever the machine."""
+    length, needed = min(1.0, max(0.2, kills / 50)), min(kills, 50) * TRAINED
+    while True:
+        run = Run(place, plan, seed, length)
+        run.go(None, chance, took)
+        rows = read_rows(place)
+        trained = float(rows[-1]["seconds"] or 0.0) - float(rows[0]["seconds"] or 0.0)
+        if trained >= needed:
+            return run
+        length *= 1.2 * needed / max(trained, 0.1)
+        shutil.rmtree(place)
+
+
 def killed_to_the_end(run: Run, left: int, count: Count, chance: random.Random, took: dict[int, float]) -> None:
     """Run to the end, killed at most so often on the way."""
     done, most = 0, INTERVAL + (0.0 if left >= ENOUGH / 4 else LATE)
@@ -317,9 +333,8 @@ def main(wanted: int, report: Path | None = None) -> int:
         while count.kills < wanted:
             plan, seed = list(PLANS)[seed % len(PLANS)], seed + 1
             share = min(wanted - count.kills, max(5, wanted // 4))
-            length = min(1.0, max(0.2, share / 50))
-            whole, run = (Run(Path(base) / f"{name}-{seed}", plan, seed, length) for name in ("whole", "killed"))
-            whole.go(None, chance, took)
+            whole = undisturbed(Path(base) / f"whole-{seed}", plan, seed, share, chance, took)
+            run = Run(Path(base) / f"killed-{seed}", plan, seed, whole.length)
             killed_to_the_end(run, share, count, chance, took)
             wrong = difference(whole.place, run.place)
             print(f"{count.kills} kills; {plan}: {wrong or 'the same end, bit for bit'}", flush=True)

@@ -1,5 +1,6 @@
 """`python -m tests.mutations [NAME ...]`: break chosen lines of `plan/` and `engine/`, one at a time, and see whether
-the tests notice. Ends with 1 if any break goes unnoticed; without names, the record in benchmarks/results is written.
+the tests notice. Ends with 1 if any break goes unnoticed. The record in benchmarks/results is written anew, but what it
+says of breaks that were not made this time.
 
 Each break is made in a copy, never in the working tree. The tests beside it are those that ought to notice it, single
 ones where a whole file would take long; they are run on the unbroken copy first, where they must pass.
@@ -156,15 +157,15 @@ MUTATIONS = {
     "one sender's gradient": Mutation(
         "of a result in parts, one replica's part alone is sent",
         "plan/route.py",
-        "if var.combine[leaf] or sender ==",
-        "if sender ==",
+        "if sender == near or (var.combine[leaf] and not joined):",
+        "if sender == near:",
         (CENTRAL, PROPERTY),
     ),
     "replicas on one device": Mutation(
         "replicas that should share a device take one each",
         "plan/places.py",
-        "each // fragment.per_device * fragment.shards",
-        "each * fragment.shards",
+        "each // fragment.per_device * shards",
+        "each * shards",
         (PLACES, HOSTED),
     ),
     "rounds counted twice": Mutation(
@@ -271,14 +272,14 @@ MUTATIONS = {
     "metrics of one shard": Mutation(
         "sums that are shown are one shard's",
         "engine/compiled.py",
-        'if how == "sum" and self.home.place.sharded else one',
+        'if how == "sum" and self.home.place.whole.sharded else one',
         "if False else one",
         (SHARDED,),
     ),
     "shards share their keys": Mutation(
         "all shards believe to be the first piece",
         "engine/compiled.py",
-        "return first + jax.lax.axis_index(SHARDS) if self.home.place.sharded else first",
+        "return first + jax.lax.axis_index(SHARDS) if self.home.place.whole.sharded else first",
         "return first",
         (SHARDED,),
     ),
@@ -321,8 +322,8 @@ MUTATIONS = {
     "cores for all": Mutation(
         "on the virtual clock nobody is slowed down by others",
         "engine/clock.py",
-        "return min(1.0, self.capacity / self.wanted) if self.wanted > 0 else 1.0",
-        "return 1.0",
+        "self.pace = min(1.0, self.capacity / wanted) * self._speed(wanted) if wanted > 0 else 1.0",
+        "self.pace = 1.0",
         (f"{VIRTUAL}::test_who_shares_a_core_takes_turns",),
     ),
     "queues without an end": Mutation(
@@ -342,8 +343,8 @@ MUTATIONS = {
     "too low a floor": Mutation(
         "the bound that lets the search skip plans takes all cores for one",
         "engine/estimate.py",
-        "return max(longest, cores / book.machine.cores)",
-        "return max(longest, cores)",
+        "return max(longest, cores / book.machine.cores, locked)",
+        "return max(longest, cores, locked)",
         (SEARCH,),
     ),
     "lag without leave": Mutation(
@@ -410,18 +411,28 @@ def complaint(tests: tuple[str, ...]) -> str:
         return by if code else ""
 
 
-def record(found: dict[str, tuple[bool, str, float]]) -> str:
-    noticed = sum(result[0] for result in found.values())
-    rows = [
-        f"| {name} | `{MUTATIONS[name].file}` | {MUTATIONS[name].what} | {f'`{by}`' if seen else '**nobody**'} |"
-        for name, (seen, by, _) in found.items()
-    ]
+NOBODY, NOT_YET = "**nobody**", "(not made yet)"
+
+
+def known(text: str) -> dict[str, str]:
+    """Of a record: break -> who noticed it."""
+    rows = (line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| "))
+    return {cells[0]: cells[3] for cells in rows if len(cells) == 4 and cells[0] in MUTATIONS}
+
+
+def record(found: dict[str, tuple[bool, str, float]], before: str = "") -> str:
+    """The record in whole, of what was found now and, for other breaks, in the record before."""
+    by = known(before) | {name: f"`{test}`" if seen else NOBODY for name, (seen, test, _) in found.items()}
+    each = {name: by.get(name, NOT_YET) for name in MUTATIONS}
+    made = [name for name in each if each[name] != NOT_YET]
+    noticed = sum(each[name] != NOBODY for name in made)
+    rows = [f"| {name} | `{MUTATIONS[name].file}` | {MUTATIONS[name].what} | {each[name]} |" for name in each]
     return "\n".join(
         [
             "# Broken on purpose",
             "",
-            "Made by `make mutations`: each line below was broken in a copy of motet, alone, and the tests were run.",
-            f"Noticed: {noticed} of {len(found)}.",
+            "Written by `make mutations`: each line below was broken alone, in a copy of motet, and the tests run.",
+            f"Of {len(each)} breaks {len(made)} were made, all at once or one by one; {noticed} were noticed.",
             "",
             "| break | file | what it does | first test that failed |",
             "|---|---|---|---|",
@@ -448,8 +459,7 @@ def main(names: list[str]) -> int:
             found[name] = result
             seen, by, seconds = result
             print(f"{name}: {'noticed' if seen else 'NOT NOTICED'} in {seconds:.0f} s, {by}", flush=True)
-    if not names:
-        RECORD.write_text(record(found))
+    RECORD.write_text(record(found, RECORD.read_text() if RECORD.exists() else ""))
     return 0 if all(result[0] for result in found.values()) else 1
 
 

@@ -75,7 +75,7 @@ def test_options_of_a_cluster_without_hosts_are_refused(capsys: pytest.CaptureFi
 
 def test_what_cannot_be_sent_to_other_processes_is_refused() -> None:
     from motet.engine.assemble import Settings
-    from motet.engine.hosts.task import Task
+    from motet.engine.hosts.task import HostedRun
 
     with pytest.raises(motet.BadOption, match="cannot be sent to other processes"):
-        Task(A2C, (each for each in ()), "", 1, Settings(), "", {}).pack()
+        HostedRun(A2C, (each for each in ()), "", 1, Settings(), "", {}).pack()

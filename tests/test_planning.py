@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import jax
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from motet.cli import main
 from motet.cli.choosing import why
 from motet.engine import profiles
 from motet.engine.blank import USUAL, Blank, Pace, extent
+from motet.engine.estimate import Estimate, estimate
 from motet.engine.pools import Pools
 from motet.engine.profile import Profiling, cover, items_of, messages_of
 from motet.engine.rehearse import schedules_of
@@ -30,9 +33,9 @@ from motet.errors import BadOption
 from motet.flow.graph import WHOLE, Cut, Graph
 from motet.flow.trace import trace
 from motet.flow.values import on_host
-from motet.foretold import Comparison, Term, parts_of
+from motet.foretold import ELSE, Carried, Comparison, Term, compare, parts_of
 from motet.plan import catalogue, search
-from motet.plan.cost import Fit, Profile
+from motet.plan.cost import Book, Fit, Profile
 from motet.plan.machine import Machine
 from motet.plan.plan import Plan
 from motet.planning import _simplest_first
@@ -52,7 +55,7 @@ def graph_of(algorithm: motet.Algorithm = TINY, env: str = "CartPole-v1", *cuts:
 
 def profile(graph: Graph, plans: Sequence[Plan], budget: float = 60.0) -> Profile:
     """As the planner does it."""
-    with Pools(graph, plans) as pools, Profiling(graph, cover(graph, plans), pools) as found:
+    with Pools(graph, plans) as pools, Profiling(graph, cover(graph, plans, "cpu"), pools) as found:
         until = time.perf_counter() + budget
         found.compile(until - 4)
         found.time(until - 58)  # as briefly as it can be
@@ -63,7 +66,7 @@ def test_a_profile_times_every_call_and_message_of_the_plans_it_was_given() -> N
     plans = [motet.anakin(), motet.coarse(2)]
     graph = graph_of(TINY, "CartPole-v1", Cut(2, 1))
     found = profile(graph, plans)
-    wanted = {key for plan in plans for key, _ in items_of(graph, plan)}
+    wanted = {key for plan in plans for key, _ in items_of(graph, plan, "cpu")}
     assert found.calls.keys() == wanted and not found.about["left out"]
     assert all(seconds > 0 for fit in found.calls.values() for _, seconds in fit.points)
     assert 0 < found.handling < 0.1 and found.reporting.keys() == {"learner", "others"}
@@ -84,7 +87,7 @@ def test_what_the_machine_did_meanwhile_counts_in_most_stretches() -> None:
 def test_what_there_is_no_time_to_compile_is_left_out_and_named() -> None:
     """Calls of a plan that was begun too, so that one long compilation is not followed by others."""
     graph = graph_of(TINY, "CartPole-v1", Cut(2, 1))
-    wanted = frozenset(key for key, _ in items_of(graph, motet.coarse(2)))
+    wanted = frozenset(key for key, _ in items_of(graph, motet.coarse(2), "cpu"))
     samples, trial = Samples(), Trial(graph, motet.coarse(2), {"cpu": jax.devices("cpu")}, wanted)
     try:
         trial.start()
@@ -203,7 +206,7 @@ def test_as_few_plans_are_run_as_hold_all_calls() -> None:
         motet.coarse(2),
         motet.coarse(4),
     ]
-    found = cover(graph, plans)
+    found = cover(graph, plans, "cpu")
     assert [plan.fragments for plan in found] == [
         motet.anakin().fragments, motet.coarse(1).fragments, motet.coarse(2).fragments, motet.coarse(4).fragments
     ]  # fmt: skip
@@ -214,7 +217,7 @@ def test_as_few_plans_are_run_as_hold_all_calls() -> None:
 def test_what_is_known_already_is_not_compiled() -> None:
     plan = motet.coarse(2)
     graph = graph_of(TINY, "CartPole-v1", Cut(2, 1))
-    (wanted,) = (key for key, size in items_of(graph, plan) if size == 2)
+    (wanted,) = (key for key, size in items_of(graph, plan, "cpu") if size == 2)
     samples, trial = Samples(), Trial(graph, plan, {"cpu": jax.devices("cpu")}, frozenset({wanted}))
     try:
         trial.start()
@@ -250,12 +253,54 @@ def test_a_profile_is_kept_for_the_same_code_shapes_and_machine_alone(monkeypatc
     planning.choose(TINY, motet.make("Acrobot-v1"))
     planning.choose(TINY, env, again=True)
     assert len(measured) == 5
+    for steps in (2, 2, 3):  # an environment of one's own whose code was changed
+        planning.choose(TINY, motet.Gymnasium(lasting(steps)))
+    assert len(measured) == 7
     folder = profiles.folder()
     assert folder is not None
     for file in folder.iterdir():
         file.write_text('{"calls": 3}')  # damaged
     planning.choose(TINY, env)
-    assert len(measured) == 6
+    assert len(measured) == 8
+
+
+def lasting(steps: int) -> Callable[[], gymnasium.Env]:
+    """An environment that is in no file, as in a notebook, and takes so many steps."""
+    code = f"""
+class Mine(gymnasium.Env):
+    observation_space, action_space = gymnasium.spaces.Box(-1, 1, (2,)), gymnasium.spaces.Discrete(2)
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {{}}
+    def step(self, action):
+        return np.zeros(2, np.float32), 1.0, {steps} > 2, False, {{}}
+"""
+    names: dict[str, Any] = {"gymnasium": gymnasium, "np": np, "__name__": "nowhere"}
+    exec(code, names)
+    return names["Mine"]
+
+
+def test_calls_are_known_by_the_devices_that_run_them() -> None:
+    """On a machine with accelerators their calls are measured, and those of parts that lie on processors too."""
+    graph, plan = graph_of(), motet.coarse(1)
+    moved = replace(plan, fragments={**plan.fragments, "actors": replace(plan.fragments["actors"], place="cpu:0")})
+    assert {key.split()[0] for key, _ in items_of(graph, plan, "gpu")} == {"gpu"}
+    kinds = {key.split()[0]: key for key, _ in items_of(graph, moved, "gpu")}
+    assert kinds.keys() == {"gpu", "cpu"} and "unroll" in kinds["cpu"] and "gradient" in kinds["gpu"]
+    machine = catalogue.a100_node()
+    book = Book(graph, machine, Profile(calls={key: Fit(((4.0, 7.0),)) for key, _ in items_of(graph, moved, "gpu")}))
+    assert estimate(graph, moved, book).iteration_seconds > 7.0
+    assert not any("learner" in each or "actors" in each for each in estimate(graph, moved, book).modelled)
+
+
+def test_connections_and_the_interpreter_are_said_to_be_modelled_where_nobody_measured_them() -> None:
+    graph, plan = graph_of(TINY, "CartPole-v1", Cut(2, 1)), motet.coarse(2)
+    whole = profile(graph, [plan])
+    assert estimate(graph, plan, Book(graph, processors(2), whole)).word == "measured"
+    partly = replace(whole, handling=0.0, reporting={})
+    assert {"reports", "what Python does between requests"} <= set(predicted_of(graph, plan, partly).modelled)
+    apart = replace(plan, fragments={**plan.fragments, "actors": replace(plan.fragments["actors"], place="cpu:0")})
+    far = estimate(graph, replace(apart, fragments={**apart.fragments}), Book(graph, catalogue.a100_node()))
+    assert "connections of devices" in far.modelled
 
 
 def test_what_there_was_no_time_for_is_measured_when_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,6 +352,8 @@ def test_an_objective_that_nothing_meets_names_the_nearest() -> None:
     env = motet.make("CartPole-v1")
     with pytest.raises(BadOption, match=r"No plan meets throughput >= 1e\+12; the nearest is anakin with"):
         planning.choose(TINY, env, objective="throughput >= 1e12", measure=False)
+    with pytest.raises(BadOption, match=r"the nearest is \w+ with [\d.,e+]+ environment steps/J \(modelled\)"):
+        planning.choose(TINY, env, objective="throughput-per-watt >= 1e12", measure=False)
     met = planning.choose(TINY, env, objective="throughput-per-watt", measure=False)
     assert met.best.steps_per_joule == max(each.steps_per_joule for each in met.estimates)
     fast = planning.choose(TINY, env, objective="time-per-update <= 1000", measure=False)
@@ -347,6 +394,9 @@ def test_motet_plan_shows_the_best_candidates_and_saves_the_first(
     assert Plan.from_json(file.read_text()).name == "anakin"
     code, said = motet_says(capsys, "plan", *A2C, "--plan", str(file))
     assert code == 0 and "many iterations are one compiled call" in said
+    code, said = motet_says(capsys, "plan", *A2C, "--no-profile", "--objective", "throughput-per-watt")
+    header = next(line for line in said.splitlines() if line.startswith("plan "))
+    assert header.split() == ["plan", "steps/s", "bottleneck", "lag", "memory", "watts", "speed", "steps/J"]
     code, said = motet_says(capsys, "plan", *A2C, "--no-profile", "--json")
     assert json.loads(said)["name"] == "anakin"
 
@@ -363,6 +413,9 @@ def test_motet_plan_takes_machines_from_files_and_from_the_catalogue(
     file.write_text(file.read_text().replace("cores: 128", "cores: -3").replace("kind: gpu", "kind: gpx"))
     code, said = motet_says(capsys, "plan", *A2C, "--machine", str(file), "--no-profile")
     assert code == 2 and "2 problems" in said and "cores must be a whole number" in said and "'gpx'" in said
+    file.write_bytes(b"name: \xff\xfe")
+    code, said = motet_says(capsys, "plan", *A2C, "--machine", str(file), "--no-profile")
+    assert code == 2 and "is not text in UTF-8" in said
     code, said = motet_says(capsys, "plan", *A2C, "--machine", "a100")
     assert code == 2 and "Did you mean 'a100-node'" in said
     assert Machine.from_text(catalogue.a100_node().to_text()).cores == 128
@@ -385,15 +438,18 @@ def test_a_run_says_what_was_foretold_beside_what_came_and_corrects_the_profile(
     assert "planner: timing anakin" in said and "planner: chose " in said and "steps/s expected" in said
     found = Comparison.from_json((run / "prediction.json").read_text())
     assert found.predicted > 0 and found.measured > 0 and found.terms and found.profile
+    assert all(math.copysign(1, each.predicted) > 0 for each in found.terms)  # or it would be shown as -0 ms
+    before = planning.choose(TINY, motet.make("CartPole-v1"))
+    assert before.from_cache and before.best.steps_per_second == pytest.approx(found.predicted)
     wrong = replace(found, terms=tuple(replace(each, measured=2 * each.predicted) for each in found.terms))
     (run / "prediction.json").write_text(wrong.to_json())
     code, said = motet_says(capsys, "calibrate", str(run))
     assert code == 0 and "takes 2.00 of what it was taken for" in said
     kept = profiles.load(found.profile)
     assert kept is not None and kept.about["calibrated"] == str(run)
-    again = planning.choose(motet.A2C(num_envs=4, num_steps=4, hidden=(8,)), motet.make("CartPole-v1"))
-    slower = {each.plan: each for each in again.estimates}[again.plan]
-    assert again.from_cache and slower.iteration_seconds > 0
+    again = planning.choose(TINY, motet.make("CartPole-v1"))
+    slower = estimate(again.graph, before.plan, again.book)
+    assert again.from_cache and slower.iteration_seconds == pytest.approx(2 * before.best.iteration_seconds, rel=0.02)
 
 
 def test_who_chooses_is_said_by_the_call_or_by_the_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -455,12 +511,54 @@ def test_a_prediction_that_is_off_says_by_which_term() -> None:
     assert Comparison(1000.0, 850.0, terms, 10.0, None).warning == ""
     assert "10 W modelled, not measured here" in off.lines()[-1]
     assert "12 W measured" in replace(off, measured_watts=12.0).lines()[-1]
+    waits = (*terms, Term("actors", ELSE, 0.001, 0.030))  # for the learner, whose work explains more than half of it
+    assert replace(off, terms=waits).worst == terms[1]
+    assert replace(off, terms=(terms[0], waits[-1])).worst == waits[-1]
+    carried = replace(off, links=(Carried("rollout: actors -> learner", 2e6, 1e6),))
+    assert "rollout: actors -> learner" in carried.lines()[-3] and "1 MB/s" in carried.lines()[-3]
+    assert Comparison.from_json(carried.to_json()) == carried
     nothing = Comparison(1000.0, 1000.0, (Term("all", "waiting", 1.6e-19, 0.001),), 10.0, None)
     assert "0 ms" in nothing.lines()[-3] and "e-" not in nothing.lines()[-3]
     profile = Profile({"x": Fit(((4.0, 0.01),)), "y": Fit(((4.0, 1.0),))})
     changed, corrected = corrections(off, profile)
     assert [term.what for term, _ in changed] == ["epochs"]
     assert corrected.calls == {"x": Fit(((4.0, 0.05),)), "y": Fit(((4.0, 1.0),))}
+
+
+def test_a_run_in_parts_corrects_all_that_it_measured(tmp_path: Path) -> None:
+    """Calls, steps of environments as they come there, messages; what no timeline shows is not taken for nothing."""
+    plan = motet.sebulba(threads=1)
+    algorithm = motet.IMPALA(num_envs=4, num_steps=8, hidden=(8,))
+    env = motet.make("gymnasium/CartPole-v1")
+    graph = trace(algorithm, env, iterations=200, cuts=(WHOLE, *plan.cuts()))
+    known = profile(graph, [plan])
+    predicted = predicted_of(graph, plan, known)
+    result = motet.train(algorithm, env, plan, total_timesteps=32 * 400, progress=False)
+    found = compare(graph, predicted, result)
+    assert found is not None
+    done = {(term.part, term.what): term for term in found.terms}
+    assert all(term.measured > 0 for term in found.terms if term.what != ELSE), found.terms
+    assert {("actors", "environments"), ("actors", "send rollout"), ("learner", "receive rollout")} <= done.keys()
+    assert sum(term.predicted for term in found.terms if term.part == "actors") == pytest.approx(
+        predicted.iteration_seconds
+    )
+    assert {each.link.partition(":")[0] for each in found.links} == {"policy", "rollout"}
+    assert all(0.1 < each.measured / each.predicted < 10 for each in found.links)
+    slow = replace(found, terms=tuple(replace(each, measured=2 * each.predicted) for each in found.terms))
+    changed, corrected = corrections(slow, known)
+    assert {term.what for term, _ in changed} == {term.what for term in found.terms if term.what != ELSE}
+    asked = predicted_of(graph, plan, corrected)
+    for name, part in asked.parts.items():
+        for what, seconds in part.busy.items():
+            if (name, what) in done and not what.startswith(("send", "receive")):
+                assert seconds == pytest.approx(2 * done[name, what].predicted, rel=0.1), (name, what)
+    for key, fit in known.messages.items():
+        pairs = zip(fit.points, corrected.messages[key].points, strict=True)
+        assert all(new == pytest.approx((size, 2 * seconds)) for (size, seconds), new in pairs)
+
+
+def predicted_of(graph: Graph, plan: Plan, known: Profile) -> Estimate:
+    return estimate(graph, plan, Book(graph, processors(2), known))
 
 
 def test_a_run_that_no_planner_chose_for_cannot_calibrate(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from motet.errors import BadOption
 from motet.flow.host import HostEnvironment
 from motet.plan import catalogue
 from motet.plan.cost import Fit, Profile
-from motet.plan.machine import Connection
+from motet.plan.machine import Connection, Machine
 from motet.plan.plan import Plan
 from motet.scaling import counts_of, sweep
 
@@ -75,6 +75,21 @@ def test_one_learner_wins_with_few_devices_and_small_models_and_many_learners_el
     assert ahead(MANY, 4) < 1.1 < 2 < ahead(MANY, 64)
     slow = replace(CLUSTER, connections={**CLUSTER.connections, "network": Connection(200e-6, 0.05e9)})
     assert ahead(MANY, 32, slow) > 2 * ahead(MANY, 32)
+
+
+def test_what_does_not_fit_into_memory_is_no_point_of_a_curve() -> None:
+    """One learner for all needs the most; where nothing fits, it is said what is too small."""
+    algorithm, env = motet.PPO(num_envs=64, num_steps=128), motet.make("CartPole-v1")
+    everything = {point.name: point.estimate.memory.bytes for point in sweep(algorithm, env, CLUSTER, [16])}
+    most = max(everything, key=everything.__getitem__)
+
+    def with_memory(size: float) -> Machine:
+        return replace(CLUSTER, devices=tuple(replace(each, memory=size) for each in CLUSTER.devices))
+
+    less = sweep(algorithm, env, with_memory(0.9 * everything[most]), [16])
+    assert most not in {point.name for point in less} and less
+    with pytest.raises(BadOption, match=r"No plan fits p100-cluster with 16 devices, .* has too little memory"):
+        sweep(algorithm, env, with_memory(10.0), [16])
 
 
 def test_a_sweep_is_read() -> None:

@@ -36,16 +36,22 @@ def calibrate(run: Path) -> str:
 
 def corrections(found: Comparison, profile: Profile) -> tuple[list[tuple[Term, float]], Profile]:
     """What is off by more than a hundredth, and the profile in which it no longer is."""
-    calls, environments = dict(profile.calls), dict(profile.environments)
+    tables = {name: dict(getattr(profile, name)) for name in ("calls", "environments", "rested", "messages")}
     changed = []
     for term in found.terms:
-        kind, _, key = term.key.partition(" ")
-        fits = calls if kind == "calls" else environments
+        name, _, key = term.key.partition(" ")
+        fits = tables.get(name, {})
         ratio = term.measured / term.predicted if term.predicted > 0 else 1.0
-        if key in fits and abs(ratio - 1) > 0.01 and 1 / MOST < ratio < MOST:
-            fits[key] = _scaled(fits[key], ratio)
+        meant = [each for each in fits if each == key or (name == "messages" and _is_of(each, key))]
+        if meant and abs(ratio - 1) > 0.01 and 1 / MOST < ratio < MOST:
+            fits.update({each: _scaled(fits[each], ratio) for each in meant})
             changed.append((term, ratio))
-    return changed, replace(profile, calls=calls, environments=environments)
+    return changed, replace(profile, **tables)
+
+
+def _is_of(key: str, link: str) -> bool:
+    """Whether a key is that of messages of "send LINK" or "receive LINK", to or from however many."""
+    return key.split(" ")[1:3] == link.split(" ")
 
 
 def _scaled(fit: Fit, ratio: float) -> Fit:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from motet.engine.charges import is_rested
 from motet.engine.estimate import Estimate
 from motet.engine.power import Energy
 from motet.engine.rehearse import schedules_of
@@ -19,8 +20,11 @@ from motet.engine.stopwatch import calls_of
 from motet.engine.timeline import Lane
 from motet.flow.describe import table
 from motet.flow.graph import Graph
-from motet.plan.keys import call_key
+from motet.plan.keys import asked, call_key
+from motet.plan.machine import kind_named
 from motet.plan.plan import Plan
+from motet.plan.project import project, wires
+from motet.plan.spread import kind_of
 from motet.runs.callback import Beginning, Callback
 from motet.runs.progress import speed
 
@@ -43,6 +47,16 @@ class Term:
 
 
 @dataclass(frozen=True)
+class Carried:
+    """What goes over a link."""
+
+    link: str
+    predicted: float
+    """Bytes a second."""
+    measured: float
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Predicted beside measured."""
 
@@ -55,6 +69,7 @@ class Comparison:
     """None: this machine does not count what it draws."""
     profile: str = ""
     """The key of the profile that the prediction was made from."""
+    links: tuple[Carried, ...] = ()
 
     @property
     def error(self) -> float:
@@ -62,8 +77,13 @@ class Comparison:
 
     @property
     def worst(self) -> Term | None:
-        """The term that was off by the most seconds."""
-        return max(self.terms, key=lambda term: abs(term.predicted - term.measured), default=None)
+        """The term that was off by the most seconds. Who waits does so for others, so what they do comes first, unless
+        it explains less than half."""
+        done = max((term for term in self.terms if term.what != ELSE), key=_off, default=None)
+        left = max((term for term in self.terms if term.what == ELSE), key=_off, default=None)
+        if done is None or left is None:
+            return done or left
+        return done if _off(done) >= _off(left) / 2 else left
 
     @property
     def warning(self) -> str:
@@ -80,20 +100,31 @@ class Comparison:
     def lines(self) -> list[str]:
         """For a terminal."""
         rows = [(term.part, term.what, _ms(term.predicted), _ms(term.measured)) for term in self.terms]
+        rows += [("link", each.link, _rate(each.predicted), _rate(each.measured)) for each in self.links]
         rows.append(("all", "steps/s", f"{self.predicted:,.0f}", f"{self.measured:,.0f}"))
         drawn = f"{self.measured_watts:,.0f} W measured" if self.measured_watts is not None else "not measured here"
         watts = f"power: {self.predicted_watts:,.0f} W modelled, {drawn}"
         return [*table(("part", "does", "predicted", "measured"), rows, "<<>>"), watts]
 
     def to_json(self) -> str:
-        data = {**vars(self), "error": self.error, "terms": [vars(term) for term in self.terms]}
+        terms, links = ([vars(each) for each in found] for found in (self.terms, self.links))
+        data = {**vars(self), "error": self.error, "terms": terms, "links": links}
         return json.dumps(data, indent=2)
 
     @staticmethod
     def from_json(text: str) -> Comparison:
         data = json.loads(text)
         data.pop("error")
-        return Comparison(**{**data, "terms": tuple(Term(**each) for each in data["terms"])})
+        terms, links = (Term(**each) for each in data["terms"]), (Carried(**each) for each in data["links"])
+        return Comparison(**{**data, "terms": tuple(terms), "links": tuple(links)})
+
+
+def _rate(bytes_per_second: float) -> str:
+    return f"{bytes_per_second / 1e6:,.3g} MB/s"
+
+
+def _off(term: Term) -> float:
+    return abs(term.predicted - term.measured)
 
 
 def _ms(seconds: float) -> str:
@@ -110,16 +141,26 @@ def compare(
     iteration = graph.steps_per_iteration / measured
     seen = parts_of(result.timeline, iteration)
     keys = _keys(graph, predicted.plan)
-    terms = []
+    terms: list[Term] = []
     for part, each in predicted.parts.items():
         came = seen.get(part, {})
         if WHOLE in came:
             came[next(what for what in each.busy if what != "environments")] = came.pop(WHOLE)
-        for what, seconds in each.busy.items():
-            terms.append(Term(part, what, seconds, came.get(what, 0.0), keys.get((part, what), "")))
-        waited = sum(each.waited.values())
-        terms.append(Term(part, "waiting", waited, max(0.0, iteration - sum(came.values()))))
-    return Comparison(predicted.steps_per_second, measured, tuple(terms), predicted.watts, watts, profile)
+        done = {what: seconds for what, seconds in each.busy.items() if what not in UNSEEN}
+        terms += [
+            Term(part, what, seconds, came.get(what, 0.0), keys.get((part, what), "")) for what, seconds in done.items()
+        ]
+        left = max(0.0, predicted.iteration_seconds - sum(done.values()))
+        terms.append(Term(part, ELSE, left, max(0.0, iteration - sum(came.values()))))
+    links = _carried(predicted, result, iteration)
+    return Comparison(predicted.steps_per_second, measured, tuple(terms), predicted.watts, watts, profile, links)
+
+
+def _carried(predicted: Estimate, result: Any, iteration: float) -> tuple[Carried, ...]:
+    """What was counted at each link's ends, beside what was expected to go over it."""
+    came = {f"{each.link}: {each.source} -> {each.target}": each.bytes for each in result.links}
+    seconds = result.iterations * iteration
+    return tuple(Carried(name, rate, came.get(name, 0) / seconds) for name, rate in predicted.links.items())
 
 
 def parts_of(lanes: Sequence[Lane], iteration: float) -> dict[str, dict[str, float]]:
@@ -154,18 +195,30 @@ def _what(span: Any) -> str:
 
 
 WHOLE = "the training loop"
+ELSE = "waiting and all else"
+UNSEEN = ("report", "ask")
+"""What a timeline does not show by itself."""
 
 
 def _keys(graph: Graph, plan: Plan) -> dict[tuple[str, str], str]:
     """(part, what it does) -> the key of the profile."""
-    found = {}
+    import jax
+
+    found, usual = {}, kind_named(jax.default_backend())
     alone = sum(each.replicas for each in plan.fragments.values()) == 1
     for name, schedule in schedules_of(graph, plan).items():
         fragment = plan.fragments[name]
         whole = alone and schedule.whole is not None
+        asks = 0.0
         for call in (schedule.whole,) if whole and schedule.whole else calls_of(schedule.body):
-            found[name, call.label] = f"calls {call_key('cpu', call, fragment.shards, whole)}"
-        found[name, "environments"] = f"environments {fragment.workers}"
+            found[name, call.label] = f"calls {call_key(kind_of(fragment, usual), call, fragment.shards, whole)}"
+            asks = max(asks, asked(call.body))
+        rested = is_rested(fragment, asks or 1, alone)
+        found[name, "environments"] = f"{'rested' if rested else 'environments'} {fragment.workers}"
+    for program in project(graph, plan).values():
+        for wire, _ in wires(program.body):
+            found[wire.source, f"send {wire.link}"] = f"messages send {wire.link}"
+            found[wire.target, f"receive {wire.link}"] = f"messages receive {wire.link}"
     return found
 
 

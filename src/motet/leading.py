@@ -69,7 +69,7 @@ class Leader:
     def _driver(self, session: Session, reporter: Reporter, meter: Meter, saving: Saving | None) -> Any:
         from motet.engine.hosts.cuts import Cuts
         from motet.engine.hosts.driver import Driver, Patience
-        from motet.engine.hosts.task import Task
+        from motet.engine.hosts.task import HostedRun
 
         start, until = session.start, session.graph.iterations
 
@@ -83,7 +83,7 @@ class Leader:
 
         workers = sum(members(session.plan, name) for name in session.plan.fragments)
         return Driver(
-            Task.of(self.algorithm, session.env, session.plan, session.graph, session.settings, bounds.take),
+            HostedRun.of(self.algorithm, session.env, session.plan, session.graph, session.settings, bounds.take),
             session.plan,
             self.launcher,
             reporter,

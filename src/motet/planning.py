@@ -62,8 +62,8 @@ class Choice:
     profile: str
     """The key of the profile in the cache; empty: nothing was measured."""
     from_cache: bool
-    seconds: float
-    """What choosing took, profiling left aside."""
+    seconds: float = 0.0
+    """What choosing took, from the algorithm to the plan: all but profiling."""
 
     @property
     def plan(self) -> Plan:
@@ -102,7 +102,8 @@ def choose(
     """
     if lag is not None and lag < 0:
         raise BadOption(f"lag must be at least 0, got {lag}")
-    wanted, until = parse(objective), time.perf_counter() + budget
+    wanted, began = parse(objective), time.perf_counter()
+    until, profiled = began + budget, 0.0
     with conditions():
         graph = trace(algorithm, env, iterations=ITERATIONS, cuts=(WHOLE,))
         here = detect()
@@ -114,14 +115,18 @@ def choose(
             raise BadOption(f"No plan fits {algorithm!r} on {place.name}: {'; '.join(reasons)}")
         measured, cached, name = known or Profile(), False, ""
         if measure and known is None:
-            name = profiles.key(graph, place, {"env": envs.origin(env), "kind": place.devices[0].kind})
+            about = {"env": envs.origin(env), "code": getattr(env, "code", ""), "kind": place.devices[0].kind}
+            name = profiles.key(graph, place, about)
             kept = None if again else _thorough(profiles.load(name), budget)
             measured, cached = kept or Profile(), kept is not None
             if kept is None:
+                start = time.perf_counter()
                 measured = _measured(algorithm, env, graph, place, found.plans, machine is None, until, announce)
                 measured = replace(measured, about={**measured.about, "budget": str(budget)})
                 profiles.save(name, measured)
-        return _choose(graph, Book(graph, place, measured, here=machine is None), found, wanted, may, name, cached)
+                profiled = time.perf_counter() - start
+        chosen = _choose(graph, Book(graph, place, measured, here=machine is None), found, wanted, may, name, cached)
+        return replace(chosen, seconds=time.perf_counter() - began - profiled)
 
 
 def _thorough(kept: Profile | None, budget: float) -> Profile | None:
@@ -148,7 +153,8 @@ def candidates(graph: Graph, machine: Machine, may: Permitted) -> search.Candida
         fits = search.sift(graph, machine, [plan]).plans
         return -floor(graph, plan, book) if fits else None
 
-    return search.Candidates(tuple(plan for plan, _ in search.beam(options, score, keep=200).best))
+    found = search.beam(options, machine, score, keep=200)
+    return search.Candidates(tuple(plan for plan, _ in found.best), words=found.words)
 
 
 @contextmanager
@@ -168,7 +174,7 @@ def profiling(
     with Pools(graph, plans, announce) as pools:
         book = Book(graph, machine, Profile(environments=pools.fits()))
         ordered = sorted(plans, key=lambda plan: (search.size(plan), floor(graph, plan, book)))
-        wanted = cover(graph, ordered)
+        wanted = cover(graph, ordered, machine.devices[0].kind)
         cuts = {cut for plan in wanted for cut in plan.cuts()}
         traced = trace(algorithm, env, iterations=ITERATIONS, cuts=tuple({WHOLE, *cuts}))
         with Profiling(traced, wanted, pools, announce=announce, watcher=_meter) as found:
@@ -205,7 +211,6 @@ def _meter(reporter: Reporter) -> Meter:
 def _choose(
     graph: Graph, book: Book, found: search.Candidates, wanted: Objective, may: Permitted, name: str, cached: bool
 ) -> Choice:
-    began = time.perf_counter()
     ranked, estimates = _ranked(graph, book, wanted, found.plans, KEEP)
     best = tuple(estimates[plan] for plan in ranked)
     refused = list(found.refused)
@@ -221,13 +226,12 @@ def _choose(
     if not any(map(wanted.is_met, best)):
         nearest = best[0]
         raise BadOption(
-            f"No plan meets {wanted}; the nearest is {nearest.plan.name} with {wanted.value(nearest):,.4g}. Ask for "
-            "less, permit a lag, or give it a larger machine."
+            f"No plan meets {wanted}; the nearest is {nearest.plan.name} with {wanted.said(nearest)}. Ask for less, "
+            "permit a lag, or give it a larger machine."
         )
     given_up, late = _given_up(graph, book, wanted, may, best)
     words = {**late, **found.words}
-    seconds = time.perf_counter() - began
-    return Choice(graph, book, wanted, best, tuple(refused), len(found.plans), given_up, words, name, cached, seconds)
+    return Choice(graph, book, wanted, best, tuple(refused), len(found.plans), given_up, words, name, cached)
 
 
 def _simplest_first(found: tuple[Estimate, ...], wanted: Objective) -> tuple[Estimate, ...]:

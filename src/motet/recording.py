@@ -79,7 +79,7 @@ def _hosted(
         for episode in range(episodes):
             seen.begin()
             first = host_evaluation.UNSEEN + episode
-            limits = host_evaluation.Limits(0, step_timeout, 0, first)
+            limits = host_evaluation.PlayLimits(0, step_timeout, 0, first)
             rows.append(host_evaluation.play(policy, looked_at, 1, seed, max_steps, limits))
             seen.pause(round(PAUSE * rate))
     returns, lengths, finished = (np.concatenate(column) for column in zip(*rows, strict=True))

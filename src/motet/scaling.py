@@ -62,9 +62,11 @@ def sweep(
         for name, plan in plans(count, smaller.hosts, allowed).items():
             if search.sift(graph, smaller, [plan]).plans:
                 points.append(Point(name, count, estimate(graph, plan, book)))
-    if not points:
-        raise BadOption(f"No plan fits {machine.name} with {' or '.join(map(str, counts))} devices.")
-    return points
+    fitting = [each for each in points if each.estimate.memory.fits]
+    if not fitting:
+        why = f", {points[0].estimate.memory.where} has too little memory" if points else ""
+        raise BadOption(f"No plan fits {machine.name} with {' or '.join(map(str, counts))} devices{why}.")
+    return fitting
 
 
 def _graph(algorithm: Algorithm, env: Environment | HostEnvironment, count: int) -> Graph:

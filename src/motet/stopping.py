@@ -35,7 +35,7 @@ Condition = Callable[[Row], bool]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Threshold:
     """A column and what it is compared with. What a row lacks meets no condition."""
 
     name: str
@@ -43,7 +43,7 @@ class Comparison:
     number: float
 
     @classmethod
-    def read(cls, text: str) -> Comparison:
+    def read(cls, text: str) -> Threshold:
         found = FORM.fullmatch(text)
         try:
             number = float(found["number"]) if found else math.nan
@@ -139,5 +139,5 @@ class Stopper:
         if self.target is None or self.met_at is None or self.reporter.until >= self.reporter.graph.iterations:
             return ""
         steps = self.reporter.graph.steps_after(self.met_at)
-        words = self.condition if isinstance(self.condition, Comparison) else "the condition of stop_when"
+        words = self.condition if isinstance(self.condition, Threshold) else "the condition of stop_when"
         return f"{words} held after {steps:,} steps"

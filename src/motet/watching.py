@@ -18,7 +18,7 @@ from motet.judging import Evaluations, Judge
 from motet.runs.evaluated import Evaluated, best_score
 from motet.runs.metrics import COLUMNS, EPISODES, Row
 from motet.runs.reading import Damaged
-from motet.stopping import Comparison, Stopper
+from motet.stopping import Stopper, Threshold
 
 EVALUATION = tuple(each.name for each in fields(Evaluations))
 
@@ -32,7 +32,7 @@ class Wanted:
 
     def __post_init__(self) -> None:
         if isinstance(self.stop_when, str):
-            Comparison.read(self.stop_when)
+            Threshold.read(self.stop_when)
         elif self.stop_when is not None and not callable(self.stop_when):
             raise BadOption(
                 "stop_when must be a comparison such as 'eval/return >= 475' or a function of a row, got "
@@ -43,7 +43,7 @@ class Wanted:
         """Refuse a condition on what no row of this run will have."""
         if isinstance(self.stop_when, str):
             own = set(Columns(graph).names) - set(EPISODES)
-            Comparison.read(self.stop_when).check({*COLUMNS, *own}, self.evaluations.wanted)
+            Threshold.read(self.stop_when).check({*COLUMNS, *own}, self.evaluations.wanted)
 
     @classmethod
     def read(cls, config: Mapping[str, Any]) -> Wanted:
@@ -127,7 +127,7 @@ def watching(run: Watched, reporter: Reporter, begun: int = 0) -> Watch:
     wanted, stopper = run.wanted, None
     if wanted.stop_when is not None:
         stop_when = wanted.stop_when
-        stopper = Stopper(Comparison.read(stop_when) if isinstance(stop_when, str) else stop_when, reporter)
+        stopper = Stopper(Threshold.read(stop_when) if isinstance(stop_when, str) else stop_when, reporter)
 
     def tell(evaluated: Evaluated) -> None:
         if stopper:

@@ -13,7 +13,7 @@ from motet.engine.cut import RunCut
 from motet.engine.hosts.cuts import Cuts
 from motet.engine.hosts.driver import Driver, Patience
 from motet.engine.hosts.reach import Launcher
-from motet.engine.hosts.task import Task
+from motet.engine.hosts.task import HostedRun
 from motet.engine.run import Outcome, Reporter, gather
 from motet.plan.hosts import members
 from motet.plan.plan import Plan
@@ -49,7 +49,7 @@ class Led:
         self.meter.use(reporter.columns.names, reporter.columns.every)
         workers = sum(members(plan, name) for name in plan.fragments)
         cuts = Cuts(workers, self.meter.state, self.cuts.append, every)
-        task = Task.of(algorithm, env, plan, graph, settings or Settings(seed=1))
+        task = HostedRun.of(algorithm, env, plan, graph, settings or Settings(seed=1))
         patience = options.pop("patience", Patience(10, 60, 3))
         self.driver = Driver(task, plan, launcher, reporter, cuts, patience, **options)
         self.iterations = iterations

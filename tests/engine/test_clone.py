@@ -8,7 +8,7 @@ import pytest
 import motet
 from motet.engine import cache
 from motet.engine.compiled import CompiledCall
-from motet.engine.cpu.clone import Made, template
+from motet.engine.cpu.clone import CompiledProgram, template
 from motet.engine.cpu.switch import enabled
 from tests.laws.cases import ALGORITHMS, assert_identical, learner, run, traced
 
@@ -27,7 +27,7 @@ def test_a_clone_computes_the_same_on_its_own_device():
     arguments = {"x": jnp.eye(8)}, jax.random.key(0)
     with cache.bypassed():
         program = jax.jit(function, donate_argnums=0).lower(*arguments).compile(OPTIONS)
-    twin = template(Made(program, here, OPTIONS, True)).clone(there)
+    twin = template(CompiledProgram(program, here, OPTIONS, True)).clone(there)
     assert twin is not None
     state, key = jax.device_put(arguments, there)
     result = twin(state, key)
@@ -61,7 +61,7 @@ def test_four_replicas_compile_as_much_as_one_does(compiled):
 def test_a_program_that_cannot_be_copied_is_no_template():
     program = jax.jit(lambda x: jnp.sort(x) + 0.25).lower(jnp.arange(64.0)).compile()
     program(jnp.arange(64.0))  # From now on XLA does not give it out; a template is made before the first call.
-    assert template(Made(program, jax.devices()[0], {}, True)).clone(jax.devices()[1]) is None
+    assert template(CompiledProgram(program, jax.devices()[0], {}, True)).clone(jax.devices()[1]) is None
 
 
 @pytest.fixture

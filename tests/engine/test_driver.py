@@ -17,7 +17,7 @@ import pytest
 
 import motet
 from motet.engine.assemble import Limits, Settings
-from motet.engine.cut import RunCut, Share
+from motet.engine.cut import RunCut, WorkerShare
 from motet.engine.cutter import Watched
 from motet.engine.hosts import crossing, reach
 from motet.engine.hosts import post as post_module
@@ -27,7 +27,7 @@ from motet.engine.hosts.failure import Failure, HostFailed
 from motet.engine.hosts.generation import Generation, check_versions, merged_usage
 from motet.engine.hosts.host import Host
 from motet.engine.hosts.post import Post
-from motet.engine.hosts.task import Task, versions
+from motet.engine.hosts.task import HostedRun, versions
 from motet.plan.hosts import over
 from motet.plan.plan import Plan
 from motet.plan.project import project
@@ -328,7 +328,7 @@ def test_hosts_of_other_versions_are_named() -> None:
 
 def test_another_loop_on_a_host_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     led = Led(A2C, COARSE, LocalLauncher(2))
-    monkeypatch.setattr(Task, "trace", lambda self: (traced(replace(A2C, discount=0.5), COARSE), COARSE))
+    monkeypatch.setattr(HostedRun, "trace", lambda self: (traced(replace(A2C, discount=0.5), COARSE), COARSE))
     with pytest.raises(motet.BadOption, match=r"Host 0, 1 traced another loop .*--working-dir"):
         led.run()
 
@@ -357,7 +357,7 @@ def test_cuts_come_as_often_as_they_may() -> None:
     cuts.agreed(3, seconds=0.5)
     assert not cuts.due and cuts.waiting
     for worker in ("a", "b"):
-        cuts.add(3, Share(worker, "all", 0, {}), 0.1)
+        cuts.add(3, WorkerShare(worker, "all", 0, {}), 0.1)
     assert cuts.last is None  # its metrics are to come
     told[0] = 3
     cuts.told()
@@ -373,5 +373,5 @@ def test_a_cut_whose_metrics_were_told_before_is_kept_but_is_no_checkpoint() -> 
     found: list[RunCut] = []
     cuts = Cuts(1, lambda: (9, {}), found.append, every=0.0)
     cuts.agreed(4, 0.0)
-    cuts.add(4, Share("a", "all", 0, {}), 0.0)
+    cuts.add(4, WorkerShare("a", "all", 0, {}), 0.0)
     assert cuts.last is not None and cuts.last.iteration == 4 and found == []

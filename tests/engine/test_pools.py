@@ -10,7 +10,7 @@ import pytest
 
 import motet
 from motet.engine.pools import Pools, Steps, more_in_training
-from motet.engine.profile import Profiling, cover
+from motet.engine.profile import Profiling, are_steady, cover, items_of
 from motet.engine.stopwatch import mostly
 from motet.flow.graph import WHOLE
 from motet.flow.trace import trace
@@ -33,7 +33,7 @@ def profiled() -> Any:
     algorithm = motet.A2C(num_envs=COUNT, num_steps=4, hidden=(8,))
     graph = trace(algorithm, motet.Gymnasium(Sleepy), iterations=50, cuts=(WHOLE,))
     plan = motet.multi_learner(1)
-    with Pools(graph, [plan]) as pools, Profiling(graph, cover(graph, [plan]), pools) as found:
+    with Pools(graph, [plan]) as pools, Profiling(graph, cover(graph, [plan], "cpu"), pools) as found:
         found.compile(time.perf_counter() + 60)
         found.time(time.perf_counter() + 0.1)
         return pools, found.profile()
@@ -89,3 +89,38 @@ def test_timing_is_over_when_it_should_be(left: float, rounds: int, monkeypatch:
         monkeypatch.setattr(found.company, "measure", lambda: None)
         found.time(time.perf_counter() + left)
     assert len(done) == rounds
+
+
+@pytest.mark.parametrize(("steady_after", "rounds"), [(0, 5), (8, 9), (1000, 10)])
+def test_timing_goes_on_until_what_it_finds_is_steady(
+    steady_after: int, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One more round must have changed nothing much; where that never comes to be, it is over all the same."""
+    done: list[float] = []
+    monkeypatch.setattr(Profiling, "round", lambda profiling, seconds: done.append(seconds))
+    monkeypatch.setattr(Profiling, "_levels", lambda profiling: [1.0, 1.1 ** min(len(done), steady_after)])
+    graph = trace(motet.A2C(num_envs=COUNT, num_steps=4, hidden=(8,)), motet.make("CartPole-v1"), iterations=9)
+    with Pools(graph, []) as pools, Profiling(graph, {}, pools) as found:
+        monkeypatch.setattr(found.company, "measure", lambda: None)
+        found.time(time.perf_counter() + 60)
+    assert len(done) == rounds
+
+
+def test_steadiness_looks_at_plans_and_at_environments() -> None:
+    """At an iteration of a plan, in one program or in several, and at a step of the environments."""
+    algorithm = motet.A2C(num_envs=COUNT, num_steps=4, hidden=(8,))
+    plans = [motet.multi_learner(1), motet.sebulba(threads=1, lag=0)]
+    graph = trace(algorithm, motet.Gymnasium(Sleepy), iterations=50, cuts=(WHOLE, *(plans[1].cuts())))
+    with Pools(graph, plans) as pools, Profiling(graph, cover(graph, plans, "cpu"), pools) as found:
+        found.compile(time.perf_counter() + 60)
+        found.time(time.perf_counter() + 0.1)
+        whole, cut, step = found._levels()
+        assert step >= 2 * COUNT * SECONDS  # with a pause, and with a rest
+        assert whole == found.profile().calls[next(key for key, _ in items_of(graph, plans[0], "cpu"))].points[0][1]
+        (_, timed) = (each.spent for each in found.trials)
+        assert 0.3 < cut / (timed.wall / timed.count) <= 1.1
+
+
+def test_steady_is_what_one_more_round_does_not_change() -> None:
+    assert are_steady([1.0, 2.0], [1.01, 1.98]) and not are_steady([1.0, 2.0], [1.0, 2.3])
+    assert not are_steady([1.0, 2.0], [1.0])  # one of them failed

@@ -71,6 +71,12 @@ def test_messages_take_time_on_their_way() -> None:
     assert (ends[12] - ends[4]) / 8 == pytest.approx(6.5)
 
 
+def test_a_sender_waits_until_there_is_room() -> None:
+    """With the latest policy, nothing but the rollouts that the learner has yet to take holds its actor back."""
+    costs = Given({"actors": 1.0, "learner": 3.0})
+    assert steady(motet.coarse(1, lag="latest"), costs, name="actors") == pytest.approx(3.0)
+
+
 @pytest.mark.parametrize(("cores", "iteration"), [(1, 7.0), (2, 4.0), (3, 3.0)])
 def test_who_shares_a_core_takes_turns(cores: int, iteration: float) -> None:
     """Two actors of 2 s and a learner of 3 s. On two cores all begin together at two thirds of their speed; the actors

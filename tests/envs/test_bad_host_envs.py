@@ -61,11 +61,11 @@ WRONG = [
 ]
 
 
+@pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize(("wrong", "message"), WRONG)
-def test_a_bad_step_is_named(wrong: str, message: str) -> None:
-    fails(
-        motet.BadEnvironment, partial(Bad, wrong), "Environment 10 (", "in step 37 of its episode", message, workers=0
-    )
+def test_a_bad_step_is_named(wrong: str, message: str, count: int) -> None:
+    messages = ("Environment 10 (", "in step 37 of its episode", message)
+    fails(motet.BadEnvironment, partial(Bad, wrong), *messages, workers=0, count=count)
 
 
 @pytest.mark.parametrize("wrong", ["nan", "shape", "flag"])
@@ -155,11 +155,11 @@ def test_an_episode_that_never_ends_is_no_error() -> None:
 def test_too_little_shared_memory_is_an_error_before_anything_starts() -> None:
     program = """
 import resource
-from motet.envs.form import Form, Leaf
+from motet.envs.form import Form, SpaceLeaf
 from motet.envs.workers import WorkerPool
 from motet.errors import NotEnoughMemory
 from motet.flow.host import Opening
-form = Form("Large", None, None, (Leaf((100,), "float32"),), (Leaf((), "int32"),), "float32")
+form = Form("Large", None, None, (SpaceLeaf((100,), "float32"),), (SpaceLeaf((), "int32"),), "float32")
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 try:
     WorkerPool(print, form, Opening(0, 1000, 0, workers=1))

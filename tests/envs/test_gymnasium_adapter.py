@@ -91,11 +91,35 @@ def test_nested_observations_and_actions_arrive_in_order(workers: int) -> None:
     pool.close()
 
 
-def test_box_actions_are_clipped_and_cast() -> None:
-    pool = Gymnasium(Pointed).open(Opening(0, 2, 0))
+@pytest.mark.parametrize("count", [2, 40])  # a few numbers are looked at one by one
+def test_box_actions_are_clipped_and_cast(count: int) -> None:
+    pool = Gymnasium(Pointed).open(Opening(0, count, 0))
     pool.reset()
-    step = pool.step((np.array([[-7.0, 2.0], [0.5, -1.0]], np.float32),))
-    np.testing.assert_allclose(step.reward, [-10 + 2, 5 + 0])
+    actions = np.tile(np.array([[-7.0, 2.0], [0.5, -1.0]], np.float32), (count // 2, 1))
+    step = pool.step((actions,))
+    np.testing.assert_allclose(step.reward, [-10 + 2, 5 + 0] * (count // 2))
+    inside = np.tile(np.array([[-0.5, 1.0], [0.5, 0.25]], np.float32), (count // 2, 1))
+    np.testing.assert_allclose(pool.step((inside,)).reward, [-5 + 1, 5 + 0.25] * (count // 2))
+    pool.close()
+
+
+def test_one_environment_may_return_numpy_scalars() -> None:
+    class Scalars(gymnasium.Env[np.ndarray, int]):
+        observation_space, action_space = gymnasium.spaces.Box(-1, 1, (2,)), gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+            return np.zeros(2, np.float32), {}
+
+        def step(self, action: int) -> tuple[np.ndarray, Any, Any, Any, dict[str, Any]]:
+            return np.full(2, 0.5, np.float32), np.float64(-1.25), np.bool_(action == 1), np.bool_(False), {}
+
+    pool = Gymnasium(Scalars).open(Opening(0, 1, 0))
+    pool.reset()
+    for action in (0, 1):
+        step = pool.step((np.array([action], np.int32),))
+        assert (step.reward[0], step.terminated[0], step.truncated[0]) == (-1.25, action == 1, False)
+        np.testing.assert_array_equal(step.next_observation[0], [[0.5, 0.5]])
+    np.testing.assert_array_equal(step.observation[0], [[0, 0]])
     pool.close()
 
 

@@ -215,7 +215,7 @@ from functools import partial
 import gymnasium
 import numpy as np
 
-from motet.envs.form import Form, Leaf
+from motet.envs.form import Form, SpaceLeaf
 from motet.envs.group import Singles
 from motet.envs.workers import WorkerPool
 from motet.flow.host import Opening
@@ -237,7 +237,7 @@ def by_id(opening):
 
 def without_jax(opening):
     env = Mine()
-    leaves = (Leaf((3,), "float32"),), (Leaf((), "int32"),)
+    leaves = (SpaceLeaf((3,), "float32"),), (SpaceLeaf((), "int32"),)
     form = Form("Mine", env.observation_space, env.action_space, *leaves, "float32")
     return WorkerPool(partial(Singles, Mine, form), form, opening)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 
 import motet
-from motet.engine.cpu import callback, clone, hashes, plain
+from motet.engine import cache
+from motet.engine.cpu import callback, clone, plain, rules
 from motet.engine.cpu.options import cpu_options
 from motet.engine.cpu.switch import enabled
 from tests.laws import host_envs
@@ -43,10 +46,11 @@ def test_programs_ask_host_environments_by_public_means_too() -> None:
     assert_close(learner(graph, outcome), learner(graph, other))
 
 
-@pytest.mark.parametrize("missing", [callback._primitive, clone._unpacker, hashes._parameters])
+@pytest.mark.parametrize("missing", [callback._primitive, clone._unpacker, rules._hashes, rules._products])
 def test_a_version_of_jax_without_one_of_them_does_without(missing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = {callback._primitive: callback, clone._unpacker: clone, hashes._parameters: hashes}[missing]
+    module = {callback._primitive: callback, clone._unpacker: clone}.get(missing, rules)
     monkeypatch.setattr(module, missing.__name__, lambda: None)
+    monkeypatch.setattr(rules, "_parameters", rules._parameters.__wrapped__)
     plan = motet.coarse(2)
     graph = traced(ALGORITHMS["a2c"], plan)
     outcome, _ = run(graph, plan, programs={})
@@ -55,27 +59,68 @@ def test_a_version_of_jax_without_one_of_them_does_without(missing: Any, monkeyp
 
 @pytest.mark.skipif(not enabled(), reason="it is turned already")
 def test_the_switch_turns_all_of_them_off() -> None:
-    import jax
-
     program = jax.make_jaxpr(lambda x: x @ x)(jax.numpy.ones((2, 2))).jaxpr
-    assert cpu_options(program, alone=False) and hashes.lowering()
+    assert cpu_options(program, alone=False) and rules.lowering(eigen=True)
+    assert asked_with() == {"motet_host_call"} and copied().packed is not None
     with plain():
-        assert not cpu_options(program, alone=False) and not hashes.lowering()
+        assert not cpu_options(program, alone=False) and not rules.lowering(eigen=True)
+        assert asked_with() == {"io_callback"} and copied().packed is None
 
 
-def imports(path: Path) -> set[str]:
-    """Every name that a file imports, in whole."""
+def asked_with() -> set[str]:
+    """The operations with which a program calls Python."""
+    aval = jax.ShapeDtypeStruct((), jax.numpy.float32)
+    jaxpr = jax.make_jaxpr(lambda x: callback.host_call(lambda x: (x,), (aval,), x))(aval).jaxpr
+    return {equation.primitive.name for equation in jaxpr.eqns}
+
+
+def copied() -> clone.Template:
+    """What programs of other devices would be made from, of a program that is new."""
+    with cache.bypassed():
+        program = jax.jit(lambda x: x + 1).lower(1.0).compile()
+    return clone.template(clone.CompiledProgram(program, jax.devices()[0], {}, new=True))
+
+
+def names_of_jax(text: str) -> set[str]:
+    """Every name of JAX that a program has, in whole: imported, looked up step by step, or said in a string."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and node.module:
             found |= {f"{node.module}.{each.name}" for each in node.names}
         elif isinstance(node, ast.Import):
             found |= {each.name for each in node.names}
-    return found
+        elif isinstance(node, ast.Attribute):
+            found.add(ast.unparse(node))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found |= set(re.findall(r"\bjax\._src\b[\w.]*", node.value))
+            found |= {node.value} if re.fullmatch(r"jax(\.\w+)+", node.value) else set()
+    return {name for name in found if name.startswith("jax")}
+
+
+def private(text: str) -> list[str]:
+    names = names_of_jax(text)
+    return sorted(name for name in names if name.startswith(PRIVATE) and not name.startswith(PUBLIC))
 
 
 @pytest.mark.parametrize("path", sorted(Path(motet.__file__).parent.rglob("*.py")), ids=lambda path: path.stem)
 def test_private_jax_is_used_in_one_folder_alone(path: Path) -> None:
     if path.parent.name == "cpu":
         return
-    assert not [name for name in imports(path) if name.startswith(PRIVATE) and not name.startswith(PUBLIC)]
+    assert not private(path.read_text())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from jax._src import core",
+        "from jax import _src",
+        "import jax._src.xla_bridge as bridge",
+        "import jax\njax._src.xla_bridge._backends",
+        "import sys\nsys.modules.get('jax._src.xla_bridge')",
+        "import importlib\nimportlib.import_module('jax.interpreters.mlir')",
+        "import jax\njax.interpreters.mlir.lower_fun",
+    ],
+)
+def test_private_jax_is_found_however_it_is_named(text: str) -> None:
+    assert private(text)
+    assert not private("import jax\nfrom jax.extend.core import Primitive\njax.lax.scan, 'jax_enable_x64'")

@@ -104,6 +104,7 @@ LATEST: dict[str, tuple[Clock, Plan]] = {
     "coarse": (NESTED, motet.coarse(2, lag="latest")),
     "sebulba": (NESTED, motet.sebulba(1, 2, lag="latest")),
     "pearl": (Echo(), motet.pearl(2, lag="latest")),
+    "central": (NESTED, motet.central(2, lag="latest")),  # in each round of two loops, from several senders
 }
 
 

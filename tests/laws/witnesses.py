@@ -69,8 +69,9 @@ class Clock(motet.Algorithm):
         return motet.Decision(policy)
 
     def look(self, time: jax.Array, batch: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The time that whoever computes gradients has. It reads a batch, so it runs where gradients would."""
-        return note(jnp.broadcast_to(time, batch.shape))
+        """The time that whoever computes gradients has. Each row says it, as each has its loss, since what is the same
+        in all pieces of a batch would come from one of them. Every reward is 1."""
+        return note(jnp.where(batch > 0, time, -1))
 
     def tick(self, state: Time, mean: jax.Array, square: jax.Array) -> Time:
         seen = state.seen.at[state.updates].set(jnp.stack([mean, square]))

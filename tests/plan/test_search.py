@@ -8,15 +8,18 @@ from dataclasses import replace
 import pytest
 
 import motet
+from motet import planning
 from motet.engine.estimate import estimate, floor
 from motet.errors import BadOption
 from motet.flow.graph import Graph
 from motet.flow.trace import trace
 from motet.plan import catalogue, objective, search
+from motet.plan.check import violations
 from motet.plan.cost import Book
 from motet.plan.machine import Connection, Machine
 from motet.plan.plan import Plan
 from motet.plan.search import Permitted
+from motet.plan.spread import spread
 from tests.laws.cases import ALGORITHMS, traced
 
 
@@ -54,8 +57,63 @@ def test_the_best_is_that_of_looking_at_all(seed: int) -> None:
     assert [score for _, score in ranked.best] == sorted(scores.values(), reverse=True)[:3]
     assert all(bound(plan) >= score for plan, score in scores.items())  # or the best could be missed
     options = search.values(graph, machine, Permitted(lag=1, presets=("anakin", "coarse", "multi_learner")))
-    wide = search.beam(options, lambda plan: _score(graph, plan, book))
+    wide = search.beam(options, machine, lambda plan: _score(graph, plan, book))
     assert wide.best[0][1] == pytest.approx(max(scores.values()))
+
+
+@pytest.mark.parametrize("wanted", objective.UNITS)
+@pytest.mark.parametrize("loop", ["ppo", "dqn-prioritised", "hosted"])
+def test_what_is_chosen_is_the_best_of_all_presets_for_every_objective(loop: str, wanted: str) -> None:
+    graph, machine = (hosted() if loop == "hosted" else graph_of(loop)), small()
+    book, goal = Book(graph, machine), objective.parse(wanted)
+    found = search.candidates(graph, machine, Permitted(lag=1, replays=(None, "host")))
+    scores = {plan: goal.score(estimate(graph, plan, book)) for plan in found.plans}
+    ranked, _ = planning._ranked(graph, book, goal, found.plans, 3)
+    assert [scores[plan] for plan in ranked] == sorted(scores.values(), reverse=True)[:3]
+    assert len(found.plans) > 20
+
+
+def test_what_draws_least_for_a_step_may_be_another_plan_than_the_fastest() -> None:
+    """An accelerator that is somewhat faster than the processor, and draws much more."""
+    thirsty = replace(
+        catalogue.a100_node().devices[0], count=1, watts=4000.0, idle_watts=1.0, latency=1e-6, launch=2e-6
+    )
+    machine = Machine("thirsty", 2, 1e11, (thirsty, catalogue.processor("core", 1e11)))
+    env = motet.make("CartPole-v1")
+    algorithm = motet.PPO(num_envs=256, num_steps=64, hidden=(256, 256))
+    fast = planning.choose(algorithm, env, machine=machine, measure=False)
+    frugal = planning.choose(algorithm, env, machine=machine, measure=False, objective="throughput-per-watt")
+    assert fast.best.steps_per_second > frugal.best.steps_per_second
+    assert fast.best.steps_per_joule < frugal.best.steps_per_joule
+    assert "on cpu:0" in frugal.spelled(frugal.plan) and "on cpu:0" not in fast.spelled(fast.plan)
+
+
+def test_parts_may_lie_on_a_processor_beside_an_accelerator() -> None:
+    """Every choice of parts is a candidate, is what it says, and can be run where there are such devices."""
+    graph, machine = hosted(), small()
+    found = search.candidates(graph, machine, Permitted(lag=1, presets=("coarse",)))
+    said = {text: plan for plan, text in found.words.items()}
+    moved = said["coarse(actors=1) with actors on cpu:0"]
+    assert moved in found.plans and not list(violations(graph, moved, {"cuda": 2, "cpu": 1}, traced=False))
+    assert {name: each.place for name, each in moved.fragments.items()} == {"actors": "cpu:0", "learner": None}
+    seats = spread(moved, machine)
+    assert (seats["actors"][0].kind, seats["learner"][0].kind) == ("cpu", "gpu")
+    plain = search.candidates(graph, processors(2), Permitted(lag=1, presets=("coarse",)))
+    assert not any("on cpu:0" in text for text in plain.words.values())
+
+
+def small() -> Machine:
+    device = replace(catalogue.a100_node().devices[0], count=2, peak=1e11, latency=2e-6, launch=2e-5)
+    return Machine("small", 2, 1e11, (device, catalogue.processor("core", 1e11)))
+
+
+def processors(cores: int) -> Machine:
+    return Machine("processors", cores, 1e11, (catalogue.processor("core", 1e11),))
+
+
+def hosted() -> Graph:
+    """An algorithm on environments that are not written in JAX."""
+    return trace(motet.IMPALA(num_envs=8, num_steps=4), motet.make("gymnasium/CartPole-v1"), iterations=50)
 
 
 def _score(graph: Graph, plan: Plan, book: Book) -> float | None:
@@ -85,7 +143,7 @@ def test_a_beam_finds_the_top_of_many() -> None:
         actors, learners = plan.fragments["actors"].replicas, plan.fragments["learner"].shards
         return -((actors - 37) ** 2) - (learners - 71) ** 2 - (actors - 37) * (learners - 71)
 
-    ranked = search.beam(options, score, keep=1)
+    ranked = search.beam(options, processors(120), score, keep=1)
     assert (ranked.best[0][0], ranked.best[0][1]) == (motet.coarse(37, learners=71), 0)
     assert ranked.looked_at < 2_000
 

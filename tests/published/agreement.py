@@ -65,10 +65,7 @@ def states(graph: Graph, plan: Plan, outcome: Outcome) -> dict[str, Any]:
 
 def refusals(algorithm: Algorithm, env: Any, plan: str, iterations: int) -> list[str]:
     """Why a plan cannot run it; empty: it can."""
-    graph = traced(algorithm, env, iterations)
-    if plan.startswith("pearl") and "replay" not in graph.variables:
-        return ["there is no replay"]
-    return violations(graph, PLANS[plan], jax.device_count())
+    return violations(traced(algorithm, env, iterations), PLANS[plan], jax.device_count())
 
 
 def assert_agrees(algorithm: Algorithm, env: Any, plan: str, iterations: int, mode: Any = "threads") -> None:

@@ -19,6 +19,7 @@ from motet import cli
 from motet.runs.report import loop, timeline
 from motet.runs.report.charts import chart, number
 from motet.runs.report.page import Shown, page
+from motet.runs.report.timeline import DrawnLane, DrawnSpan
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
@@ -169,16 +170,16 @@ def test_a_chart_reaches_from_its_lowest_to_its_highest_value() -> None:
 
 
 def test_time_inside_a_program_is_the_environments() -> None:
-    lane = timeline.Lane("a", "a", (timeline.Span("environments", "", 1, 3), timeline.Span("compute", "", 0, 4)))
+    lane = DrawnLane("a", "a", (DrawnSpan("environments", "", 1, 3), DrawnSpan("compute", "", 0, 4)))
     assert lane.shares() == {"compute": 0.5, "environments": 0.5}
 
 
 def test_a_timeline_is_of_when_all_are_looked_at() -> None:
-    early = timeline.Lane("a", "a", (timeline.Span("wait", "", 0, 8), timeline.Span("compute", "", 8, 10)))
-    late = timeline.Lane("b", "b", (timeline.Span("compute", "", 6, 30),))
+    early = DrawnLane("a", "a", (DrawnSpan("wait", "", 0, 8), DrawnSpan("compute", "", 8, 10)))
+    late = DrawnLane("b", "b", (DrawnSpan("compute", "", 6, 30),))
     cut = timeline.together([early, late])
     assert [(span.start, span.end) for lane in cut for span in lane.spans] == [(6, 8), (8, 10), (6, 10)]
-    gone = timeline.Lane("c", "c", (timeline.Span("compute", "", 20, 21),))
+    gone = DrawnLane("c", "c", (DrawnSpan("compute", "", 20, 21),))
     assert timeline.together([early, gone]) == [early, gone]
 
 

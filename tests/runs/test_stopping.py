@@ -14,7 +14,7 @@ import motet
 from motet import cli
 from motet.engine.run import Reporter
 from motet.runs.metrics import Row
-from motet.stopping import Comparison, Stopper
+from motet.stopping import Stopper, Threshold
 
 PPO = motet.PPO(num_envs=4, num_steps=8, hidden=(8,), anneal=False)
 PLANS = {"anakin": motet.anakin(), "coarse": motet.coarse(2), "coarse, lag 2": motet.coarse(2, lag=2)}
@@ -37,7 +37,7 @@ def train(plan: str = "anakin", total_timesteps: int = 640, **more: Any) -> mote
     ],
 )
 def test_a_comparison_is_what_it_says(text: str, row: Row, met: bool) -> None:
-    assert Comparison.read(text)(row) is met
+    assert Threshold.read(text)(row) is met
 
 
 @pytest.mark.parametrize("text", ["", "return", "return >=", ">= 3", "return = 3", "return >= high", "return > nan",

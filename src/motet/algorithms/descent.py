@@ -12,7 +12,7 @@ import optax
 
 from motet.algorithms.own_code import accept, called, found
 from motet.errors import BadOption
-from motet.flow.algorithm import Code, Spec
+from motet.flow.algorithm import OwnCode, Spec
 
 Rate = float | Callable[[Any], Any] | str
 """A step size: a number, a schedule (a function of the number of updates so far), or a schedule's name."""
@@ -23,8 +23,8 @@ WANTED = "an optax.GradientTransformation, a function that makes one, or a name 
 WANTED_RATE = "a number, a schedule such as optax.cosine_decay_schedule(3e-4, 1000), or its name"
 
 # A policy that was learned does not need them again.
-OPTIMIZER = Code(lambda value: accept(value, (optax.GradientTransformation,), WANTED), acts=False)
-RATE = Code(lambda value: accept(value, (), WANTED_RATE), acts=False)
+OPTIMIZER = OwnCode(lambda value: accept(value, (optax.GradientTransformation,), WANTED), acts=False)
+RATE = OwnCode(lambda value: accept(value, (), WANTED_RATE), acts=False)
 
 
 @jax.tree_util.register_dataclass

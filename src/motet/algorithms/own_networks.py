@@ -18,7 +18,7 @@ from flax.core import FrozenDict
 from motet.algorithms.own_code import accept, called, found
 from motet.algorithms.torsos import Torso
 from motet.errors import BadAlgorithm, BadOption, described
-from motet.flow.algorithm import Algorithm, Code, Spec
+from motet.flow.algorithm import Algorithm, OwnCode, Spec
 
 NetworkOption = nn.Module | Callable[..., nn.Module] | str | None
 """A module, its class or a function of the spec that makes one, or the name of any of these; None: the built-in."""
@@ -32,7 +32,7 @@ def _accept(value: Any) -> Any:
     return accept(frozen(value), (nn.Module,), WANTED)
 
 
-NETWORK = Code(_accept)
+NETWORK = OwnCode(_accept)
 """For options that take a network: `option(None, code=NETWORK)`."""
 
 

@@ -21,7 +21,7 @@ from motet.algorithms.descent import OPTIMIZER, RATE, OptimizerOption, Rate
 from motet.algorithms.networks import Network
 from motet.algorithms.own_networks import NETWORK, NetworkOption, Own
 from motet.algorithms.returns import real
-from motet.algorithms.soft import Choice, make_choice
+from motet.algorithms.soft import ActionMethods, make_choice
 from motet.algorithms.torsos import TORSOS, TorsoName
 from motet.flow.algorithm import Algorithm, Decision, option
 from motet.flow.loops import Flow
@@ -106,7 +106,7 @@ class SAC(Algorithm):
         return self.hidden, self.activation, self.torso, Own(self)
 
     @cached_property
-    def choice(self) -> Choice:
+    def choice(self) -> ActionMethods:
         return make_choice(self.spec.observation_space, self.spec.action_space, *self.layers)
 
     @cached_property

@@ -23,7 +23,7 @@ LOG_STD = (-20.0, 2.0)
 """The bounds of a policy's log deviation."""
 
 
-class Choice(Protocol):
+class ActionMethods(Protocol):
     """What all kinds of actions offer. `critics` are the parameters of two critics."""
 
     @property
@@ -154,7 +154,7 @@ def make_choice(
     activation: str,
     torso: TorsoName,
     own: Own = NOT_OWN,
-) -> Choice:
+) -> ActionMethods:
     """The kind of choice that `actions` asks for."""
     if isinstance(actions, Box):
         scale = Scale.of(actions)

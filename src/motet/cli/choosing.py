@@ -48,20 +48,26 @@ def told(status: Any) -> Callable[[str], None]:
 
 def read_machine(name: str | None) -> Machine | None:
     """A machine of the catalogue, or of a file; None: this one."""
+    from motet.errors import BadMachine
     from motet.plan import catalogue
     from motet.plan.machine import Machine
 
     if name is None:
         return None
     if name.endswith((".yaml", ".yml", ".json")) or Path(name).is_file():
-        return Machine.from_text(Path(name).read_text())
+        try:
+            return Machine.from_text(Path(name).read_text(encoding="utf-8"))
+        except UnicodeDecodeError:
+            raise BadMachine([f"{name} is not text in UTF-8"]) from None
     return catalogue.find(name)
 
 
 def table_of(choice: Choice) -> str:
     """The best candidates, and a sentence on the first."""
     from motet.flow.describe import table
+    from motet.plan.objective import SHORT
 
+    asked = SHORT[choice.objective.name]
     rows = [
         (
             choice.spelled(each.plan),
@@ -71,16 +77,17 @@ def table_of(choice: Choice) -> str:
             _bytes(each.memory.bytes),
             f"{each.watts:,.0f}",
             each.word,
+            *([f"{choice.objective.value(each):,.4g}"] if asked else []),
         )
         for each in choice.estimates
     ]
-    header = ("plan", "steps/s", "bottleneck", "lag", "memory", "watts", "speed")
+    header = ("plan", "steps/s", "bottleneck", "lag", "memory", "watts", "speed", *asked)
     machine, count = choice.book.machine, choice.considered
     lines = [
         f"{choice.graph.algorithm} on {choice.graph.environment}, {choice.graph.num_envs} environments, on "
         f"{machine.name}: the best of {count} plans for {choice.objective}.",
         "",
-        *table(header, rows, "<><>>>>"),
+        *table(header, rows, "<><>>>>" + ">" * len(asked)),
         "(watts are modelled)",
         "",
         *textwrap.wrap(why(choice), WIDTH),

@@ -15,7 +15,7 @@ import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
 from motet.engine.assemble import Assembly
-from motet.engine.cut import RunCut, Share
+from motet.engine.cut import RunCut, WorkerShare
 from motet.engine.perform import Performer
 from motet.engine.worker import WorkerState
 from motet.errors import BadOption
@@ -66,7 +66,7 @@ class _Whole:
 
     def __init__(self, graph: Graph, cut: RunCut):
         self.graph = graph
-        self.fragments: dict[str, list[Share]] = {}
+        self.fragments: dict[str, list[WorkerShare]] = {}
         for share in sorted(cut.shares.values(), key=lambda share: share.index):
             self.fragments.setdefault(share.fragment, []).append(share)
 

@@ -21,7 +21,7 @@ from motet.engine.worker import Worker
 from motet.flow.graph import Graph
 from motet.plan.cost import Book, Figure
 from motet.plan.keys import asked, reports_as
-from motet.plan.plan import Plan
+from motet.plan.plan import Fragment, Plan
 from motet.plan.project import Program, project
 from motet.plan.protocol import Wire
 from motet.plan.route import nbytes, pieces
@@ -85,6 +85,7 @@ class Charges:
             if worker.whole:  # of many iterations at once, it hardly counts
                 return []
             who = reports_as(self.graph, worker.schedule.state)
+            self.modelled |= set() if who in self.book.profile.reporting else {"reports"}
             return [self._python(worker, seat, self.book.reporting(who), "report")]
         if isinstance(request, (Compute, Iterate)):
             return self._call(worker, seat, request.call, isinstance(request, Iterate))
@@ -125,12 +126,11 @@ class Charges:
         return uses + (self._steps(worker, seat, rounds) if rounds else [])
 
     def _steps(self, worker: Worker, seat: Seat, rounds: float) -> list[Use]:
-        """So many steps of host environments: one that a worker asks for, or those that a program asks for, which does
-        not do much between two of them. Processes whose cores others use meanwhile are as after a rest."""
+        """So many steps of host environments."""
         fragment = self.plan.fragments[worker.fragment]
         count = self.graph.num_envs / fragment.replicas
-        company = sum(each.replicas for each in self.plan.fragments.values()) > 1
-        rested = rounds <= 1 or (company and fragment.workers > 0)
+        alone = sum(each.replicas for each in self.plan.fragments.values()) == 1
+        rested = is_rested(fragment, rounds, alone)
         figure = self._noted("environments", self.book.step(count, fragment.workers, rested))
         demand, seconds = min(figure.demand, float(self.book.machine.cores)), figure.seconds * rounds
         if fragment.workers or figure.demand > 1.5:
@@ -161,6 +161,7 @@ class Charges:
     def _python(self, worker: Worker, seat: Seat, seconds: float, label: str) -> Use:
         """What Python does, in which one thread of a process goes on at a time."""
         locks = (*self._thread(worker, seat), ("python", seat.host))
+        self.modelled |= set() if self.book.profile.handling else {"what Python does between requests"}
         return Use(seconds + self.book.handling, ("cores", seat.host), 1.0, locks, label)
 
     def _back_in_python(self, seat: Seat, thread: tuple[Hashable, ...], label: str) -> Use:
@@ -181,6 +182,7 @@ class Charges:
             count, network = self.hosts[source.host], ways["network"]
             reached = {seat.host for seat in self.seats[wire.target]} - {source.host}
             hops = math.ceil(math.log2(1 + len(reached)))
+            self.modelled.add("the network")
             return [
                 Use(count * hops * size / network.bandwidth, ("network", target.host)),
                 Use(hops * network.latency),
@@ -188,6 +190,7 @@ class Charges:
         if (source.kind, source.devices) == (target.kind, target.devices) or source.kind == target.kind == "cpu":
             return []
         name = "host" if "cpu" in (source.kind, target.kind) else "devices"
+        self.modelled.add("connections of devices")
         return [Use(size / ways[name].bandwidth, (name, target.host)), Use(ways[name].latency)]
 
     def size(self, channel: Channel) -> int:
@@ -210,6 +213,12 @@ ALL = 0.9
 """The share of a step with Python's lock that is as good as all of it."""
 CALLING_MOST = 0.8
 """The largest share of a call that calling it can be."""
+
+
+def is_rested(fragment: Fragment, rounds: float, alone: bool) -> bool:
+    """Whether environments have gone to sleep before a step: before one that a worker asks for; a program that asks for
+    many does not do much between two of them, but processes whose cores others use meanwhile are as after a rest."""
+    return rounds <= 1 or (not alone and fragment.workers > 0)
 
 
 def _subject(request: Request) -> Any:

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from motet.engine import cache
-from motet.engine.cpu.clone import Made, template
-from motet.engine.cpu.hashes import lowering
-from motet.engine.cpu.options import compiled, cpu_options
+from motet.engine.cpu.clone import CompiledProgram, template
+from motet.engine.cpu.options import by_eigen, compiled, cpu_options
+from motet.engine.cpu.rules import lowering
 from motet.engine.lowering import Lowering, node_keys
 from motet.engine.place import Place
 from motet.engine.programs import ProgramCache
@@ -118,16 +118,17 @@ class CompiledCall:
         name = (type(self), self.call, id(home.lowering.bridge) if self.asks else None)
         devices = home.place.devices
 
-        def make() -> Made:
+        def make() -> CompiledProgram:
             # Which devices a sharded function is for is part of it.
             function_of = ("function", name, devices if home.place.whole.sharded else ())
             jitted = programs.get(function_of, lambda: self._jitted(function, arguments, out_specs))
             with jax.default_device(devices[0]), self._cache(), cache.watched() as is_new:
                 with programs.tracing:
                     traced = jitted.trace(*arguments)
-                options, way = self._compiler_options(traced.jaxpr.jaxpr), lowering() if self._on_cpu else {}
+                options = self._compiler_options(traced.jaxpr.jaxpr)
+                way = lowering(by_eigen(options)) if self._on_cpu else {}
                 program, options = compiled(traced.lower(**way), options)
-                return Made(program, devices[0], options, is_new())
+                return CompiledProgram(program, devices[0], options, is_new())
 
         def share() -> Any:
             first = programs.get(("template", name), lambda: template(make()))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Share:
+class WorkerShare:
     """What one worker holds at a cut, in the host's memory."""
 
     worker: str
@@ -51,17 +51,17 @@ class RunCut:
     """All of a run between two iterations."""
 
     iteration: int
-    shares: Mapping[str, Share]
+    shares: Mapping[str, WorkerShare]
     """By worker."""
     watched: Mapping[str, Any] = field(default_factory=dict)
     """What whoever watches the run knew at this iteration, as JSON."""
 
 
-def take(performer: Performer) -> Share:
+def take(performer: Performer) -> WorkerShare:
     """A copy of what a worker holds. The worker stands between two iterations, and so does whoever calls."""
     worker, ports, store = performer.worker, performer.ports, performer.replay.store
     outgoing = dict(_outgoing(performer))
-    return Share(
+    return WorkerShare(
         worker.name,
         worker.fragment,
         worker.index,
@@ -85,7 +85,7 @@ def load(assembly: Assembly, cut: RunCut) -> None:
         _load(performer, cut.shares[name], cut.iteration)
 
 
-def _load(performer: Performer, share: Share, iteration: int) -> None:
+def _load(performer: Performer, share: WorkerShare, iteration: int) -> None:
     """Put a worker that has not begun where another one of the same schedule was."""
     place, graph, worker = performer.home.place, performer.home.lowering.graph, performer.worker
     variables = {
@@ -102,7 +102,7 @@ def _load(performer: Performer, share: Share, iteration: int) -> None:
     performer.replay.resume(worker.schedule, share.replay)
 
 
-def _check_fits(performer: Performer, share: Share, iteration: int) -> None:
+def _check_fits(performer: Performer, share: WorkerShare, iteration: int) -> None:
     """Raise where a share does not belong to this worker: another type, or a part that is missing."""
     graph, members, worker = performer.home.lowering.graph, performer.home.members, performer.worker
     for name in worker.schedule.state:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from motet.engine.cut import RunCut, Share, take
+from motet.engine.cut import RunCut, WorkerShare, take
 from motet.engine.perform import Performer
 from motet.engine.requests import Done
 from motet.engine.run import Reporter
@@ -19,7 +19,7 @@ Watched = tuple[int, Mapping[str, Any]]
 class Pending:
     """A cut that some workers have yet to come to, or whose metrics are still to be told."""
 
-    shares: dict[str, Share] = field(default_factory=dict)
+    shares: dict[str, WorkerShare] = field(default_factory=dict)
     watched: Mapping[str, Any] | None = None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from motet.plan import catalogue
-from motet.plan.machine import PLATFORMS, Device, Machine
+from motet.plan.machine import Device, Machine, kind_named
 
 KNOWN = {
     "TPU v3": lambda: catalogue.find("tpu-v3-host").devices[0],
@@ -48,7 +48,7 @@ def _device(found: Sequence[Any], memory: float) -> Device:
         return _processor(len(found), memory)
     known = next((make() for word, make in KNOWN.items() if word in first.device_kind), None)
     stats = first.memory_stats() or {}
-    kind = PLATFORMS.get(first.platform, first.platform)
+    kind = kind_named(first.platform)
     assumed = replace(known or catalogue.find("a100-node").devices[0], kind=kind, name=first.device_kind)
     return replace(assumed, count=len(found), memory=float(stats.get("bytes_limit", assumed.memory)))
 

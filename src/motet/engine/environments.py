@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
@@ -46,16 +45,8 @@ class Environments:
     ranges: dict[str, list[tuple[str, int, int]]] = field(default_factory=dict)
     """For each node that was asked, which leaves are which variable's."""
 
-    @contextmanager
-    def busy(self) -> Generator[None, None, None]:
-        self.busy_since, start = time.monotonic(), time.perf_counter()
-        try:
-            yield
-        finally:
-            self.spent += time.perf_counter() - start
-            if self.recorder.on:
-                self.recorder.add("environments", "a step of the environments", start)
-            self.busy_since = None
+    def busy(self) -> Busy:
+        return Busy(self)
 
     def answer(self, node: Node, values: Variables) -> Generator[Wait, None, Variables]:
         """What the environments make of a node -> what it writes."""
@@ -115,3 +106,22 @@ class Environments:
     def close(self) -> None:
         if self.pool is not None:
             self.pool.close()
+
+
+class Busy:
+    """While somebody waits for environments. No generator, which takes longer than some steps."""
+
+    __slots__ = ("environments", "start")
+
+    def __init__(self, environments: Environments):
+        self.environments = environments
+
+    def __enter__(self) -> None:
+        self.environments.busy_since, self.start = time.monotonic(), time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        environments = self.environments
+        environments.spent += time.perf_counter() - self.start
+        if environments.recorder.on:
+            environments.recorder.add("environments", "a step of the environments", self.start)
+        environments.busy_since = None

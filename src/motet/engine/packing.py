@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motet.engine.cut import RunCut, Share
+from motet.engine.cut import RunCut, WorkerShare
 from motet.engine.ports import Message
 from motet.errors import MotetError
 from motet.flow.values import is_key
@@ -37,7 +37,7 @@ class _Packing:
         self.arrays: Arrays = {}
         self.keys: dict[str, str] = {}
 
-    def share(self, worker: str, share: Share) -> dict[str, Any]:
+    def share(self, worker: str, share: WorkerShare) -> dict[str, Any]:
         for name, leaves in share.variables.items():
             self.leaves(_name(worker, "variable", name), leaves)
         for channel, messages in share.messages.items():
@@ -87,8 +87,8 @@ class _Unpacking:
     def __init__(self, arrays: Arrays, keys: Mapping[str, str]):
         self.arrays, self.keys = arrays, keys
 
-    def share(self, worker: str, told: Mapping[str, Any]) -> Share:
-        return Share(
+    def share(self, worker: str, told: Mapping[str, Any]) -> WorkerShare:
+        return WorkerShare(
             worker,
             str(told["fragment"]),
             _count(told["index"]),

@@ -105,6 +105,11 @@ class Pool:
         """For which share of a step this thread computes, and nobody else can have Python's lock."""
         return min(1.0, self.mine / self._took)
 
+    @property
+    def level(self) -> float:
+        """Seconds of a step, with pauses and with rests, as far as they are known."""
+        return mostly(self.paused.seconds) + mostly(self.rested.seconds)
+
     def seconds(self, rested: bool) -> float:
         """Of a usual step in training."""
         took = mostly(self.inside if self.inside and not rested else (self.rested if rested else self.paused).seconds)

@@ -29,6 +29,7 @@ from motet.plan.cost import Fit, Profile
 from motet.plan.keys import call_key, message_key
 from motet.plan.plan import Plan
 from motet.plan.project import project, wires
+from motet.plan.spread import kind_of
 
 BUDGET, PATIENT = 14.0, 60.0
 """Seconds that a first profile takes before a run, which is a second below what it may take; and what it takes where
@@ -37,9 +38,11 @@ TIMING = 4.0
 """So many of them are for timing what was compiled before."""
 EACH, LEAST = 0.8, 0.15
 """Seconds for each plan, when it is compiled; what it has if time is short."""
-ROUNDS, FEW = 5, 2
-"""Plans and environments take turns, so often, or so often at least if time is short: a machine is fast in one second
-and slow in the next."""
+FEW, ROUNDS, MOST = 2, 5, 10
+"""Plans and environments take turns: a machine is fast in one second and slow in the next. So often at least if time is
+short, so often at least if it is not, and so often at most if what they take is not steady."""
+STEADY = 0.05
+"""What everything takes is steady if one more round changes it by no more than this share."""
 PASSES = 6
 """Iterations that a plan goes through at least, to get warm and in a few rounds."""
 LATE = 1.0
@@ -130,12 +133,15 @@ class Profiling:
         self._leave_out_the_slowest(until)
         if self.shared:
             self.warm_up()
-            seconds = self._share(until)
-            for number in range(ROUNDS):
+            seconds, levels = self._share(until), self._levels()
+            for number in range(1, MOST + 1):
                 start = time.perf_counter()
                 self.round(seconds)
+                before, levels = levels, self._levels()
                 over = 2 * time.perf_counter() - start
-                if over > until and (number >= FEW - 1 or over > until + LATE):
+                if over > until and (number >= FEW or over > until + LATE):
+                    break
+                if number >= ROUNDS and are_steady(before, levels):
                     break
             return
         for trial in list(self.trials):
@@ -154,6 +160,10 @@ class Profiling:
             self.left_out.append(f"{describe(each.plan)}: no time was left, one iteration takes {each.each:.1f} s")
             self.trials.remove(each)
             each.close()
+
+    def _levels(self) -> list[float]:
+        """What each plan takes for an iteration and each pool for a step, as far as is known."""
+        return [*(each.level for each in self.trials), *(each.level for each in self.pools.pools)]
 
     def _share(self, until: float) -> float:
         """Seconds for each plan in a round, if all are to be over then."""
@@ -207,6 +217,12 @@ class Profiling:
             each.close()
 
 
+def are_steady(before: Sequence[float], after: Sequence[float]) -> bool:
+    """Whether one more round changed nothing much, and nobody failed in it."""
+    pairs = zip(before, after, strict=False)
+    return len(before) == len(after) and all(abs(new - old) <= STEADY * new for old, new in pairs)
+
+
 def _profile(samples: Samples, company: Company, pools: Pools, size: int, about: Mapping[str, str]) -> Profile:
     def median(values: Sequence[float]) -> float:
         return statistics.median(values) if values else 0.0
@@ -231,16 +247,16 @@ def _profile(samples: Samples, company: Company, pools: Pools, size: int, about:
     )
 
 
-def items_of(graph: Graph, plan: Plan) -> set[Item]:
-    """All calls that a plan has in an iteration, as they are measured."""
+def items_of(graph: Graph, plan: Plan, usual: str) -> set[Item]:
+    """All calls that a plan has in an iteration, as they are measured where devices are of the `usual` kind."""
     found: set[Item] = set()
     alone = sum(each.replicas for each in plan.fragments.values()) == 1
     for name, schedule in schedules_of(graph, plan).items():
         fragment = plan.fragments[name]
-        size = graph.num_envs / fragment.cut.parts
+        size, kind = graph.num_envs / fragment.cut.parts, kind_of(fragment, usual)
         if alone and schedule.whole is not None:
-            return {(call_key("cpu", schedule.whole, fragment.shards, True), size)}
-        found |= {(call_key("cpu", call, fragment.shards, False), size) for call in calls_of(schedule.body)}
+            return {(call_key(kind, schedule.whole, fragment.shards, True), size)}
+        found |= {(call_key(kind, call, fragment.shards, False), size) for call in calls_of(schedule.body)}
     return found
 
 
@@ -255,11 +271,11 @@ def messages_of(graph: Graph, plan: Plan) -> set[Item]:
     return found
 
 
-def cover(graph: Graph, plans: Iterable[Plan]) -> dict[Plan, frozenset[str]]:
+def cover(graph: Graph, plans: Iterable[Plan], usual: str) -> dict[Plan, frozenset[str]]:
     """Those of the plans, in their order, that have calls or messages which none before them has, and the keys of these
     calls: at the largest and the smallest number of environments or of ends, and messages with two ends, since to put
     two together is another thing than to have one; those in between follow."""
-    items = {plan: (items_of(graph, plan), messages_of(graph, plan)) for plan in plans}
+    items = {plan: (items_of(graph, plan, usual), messages_of(graph, plan)) for plan in plans}
     calls = _ends(item for found, _ in items.values() for item in found)
     several = {item for _, found in items.values() for item in found if item[1] == 2}
     messages = _ends(item for _, found in items.values() for item in found) | several

@@ -14,6 +14,7 @@ from motet.engine.timeline import Recorder
 from motet.engine.waits import ENVIRONMENTS
 from motet.flow.graph import Graph
 from motet.plan.keys import call_key, message_key, reports_as
+from motet.plan.machine import kind_named
 from motet.plan.plan import Plan
 from motet.plan.project import Rounds
 from motet.plan.schedule import Ask, Call, Operation
@@ -123,7 +124,7 @@ def note(graph: Graph, plan: Plan, assembly: Assembly, samples: Samples, timed: 
     """Add to the samples what was seen of a plan: of its calls, those whose keys are wanted."""
     for each in assembly.performers:
         fragment, watch = plan.fragments[each.worker.fragment], watch_of(each)
-        kind, size = each.home.place.devices[0].platform, graph.num_envs / fragment.cut.parts
+        kind, size = kind_named(each.home.place.devices[0].platform), graph.num_envs / fragment.cut.parts
         calls = {call.label: call for call in calls_of(each.worker.schedule.body)}
 
         def add(call: Call, whole: bool, seconds: float, demand: float) -> None:

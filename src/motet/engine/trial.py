@@ -20,11 +20,12 @@ from motet.engine.cut import RunCut, take
 from motet.engine.perform import Performer
 from motet.engine.requests import Done
 from motet.engine.run import Reporter, Watcher
-from motet.engine.stopwatch import Samples, Seen, Stopwatch, Timed, calls_of, note, watch_of
+from motet.engine.stopwatch import Samples, Seen, Stopwatch, Timed, calls_of, mostly, note, watch_of
 from motet.errors import BadOption
 from motet.flow.graph import Graph, Loop
 from motet.flow.host import HostCall, HostStep, Leaves, Pool
 from motet.plan.keys import asked, call_key
+from motet.plan.machine import kind_named
 from motet.plan.plan import Plan
 from motet.plan.schedule import Call
 
@@ -34,6 +35,8 @@ GRACE = 2.0
 """Seconds by which a program that is all of a plan may come late: the run may want it, and it tells most of others."""
 QUICK = 0.1
 """Seconds of an iteration that there always is time for."""
+DONE = ("compute", "send", "receive", "replay")
+"""What counts as something that a worker does."""
 LONG = 0.15
 """Seconds that a call of many iterations is to take, so that its beginning does not count. In a run it takes longer
 still (see `Performer`)."""
@@ -147,6 +150,15 @@ class Trial:
             self.late += [call.label for call in late]
             self.wanted -= {self._key(each, call) for call in late}
 
+    @property
+    def level(self) -> float:
+        """Seconds of an iteration, as far as they are known. Steps of environments are part of the call that asks."""
+        if self.counted.whole:
+            return mostly(self.counted.whole)
+        watches = [watch_of(each) for each in self.assembly.performers]
+        took = [times for watch in watches for (what, _), times in watch.seconds.items() if times and what in DONE]
+        return sum(mostly(times) * len(times) for times in took) / max(1, self.spent.count)
+
     def forget(self) -> None:
         """Give the state's memory back; the trial starts again. What is compiled stays."""
         for each in self.assembly.performers:
@@ -233,7 +245,7 @@ class Trial:
 
     def _key(self, performer: Performer, call: Call) -> str:
         shards = self.plan.fragments[performer.worker.fragment].shards
-        return call_key(performer.home.place.devices[0].platform, call, shards, False)
+        return call_key(kind_named(performer.home.place.devices[0].platform), call, shards, False)
 
 
 class _Nobody:

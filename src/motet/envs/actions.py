@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import cycle
+from operator import le
 from typing import Any
 
 import gymnasium
@@ -11,6 +13,9 @@ import numpy as np
 from motet.envs.form import Form, is_nested, parts, paths, unflatten
 from motet.errors import BadAlgorithm
 from motet.flow.host import Leaves
+
+FEW = 32
+"""So many numbers are looked at one by one faster than by NumPy."""
 
 Convert = Callable[[np.ndarray], np.ndarray]
 """From the actions of n environments, as an algorithm gives them, to what the environments take."""
@@ -33,9 +38,9 @@ class Actions:
             if min(numbers) >= 0 and max(numbers) < self.single.n:
                 start = int(self.single.start)
                 return [number + start for number in numbers] if start else numbers
-        columns = [convert(leaf) for convert, leaf in zip(self.converts, action, strict=True)]
         if not self.nested:
-            return list(columns[0])
+            return list(self.converts[0](action[0]))
+        columns = [convert(leaf) for convert, leaf in zip(self.converts, action, strict=True)]
         return [unflatten(self.space, row) for row in zip(*columns, strict=True)]
 
     def batch(self, action: Leaves) -> Any:
@@ -54,7 +59,16 @@ def _convert(part: gymnasium.Space, path: str) -> Convert:
 
 
 def _clip(box: gymnasium.spaces.Box, path: str) -> Convert:
+    low, high = box.low.ravel().tolist(), box.high.ravel().tolist()
+
+    def is_plain(leaf: np.ndarray) -> bool:
+        """Whether it is a few numbers within the bounds, as most are."""
+        numbers = leaf.ravel().tolist()
+        return all(map(le, cycle(low), numbers)) and all(map(le, numbers, cycle(high)))
+
     def convert(leaf: np.ndarray) -> np.ndarray:
+        if leaf.size <= FEW and is_plain(leaf):
+            return leaf.astype(box.dtype)
         if leaf.dtype.kind == "f" and np.isnan(leaf).any():
             row = int(np.argwhere(np.isnan(leaf))[0][0])
             raise BadAlgorithm(f"{path} for environment {row} of its worker should be a number, but holds NaN.")

@@ -31,7 +31,7 @@ WEAKER = {"f": "fiub", "i": "iub", "u": "iub", "b": "b"}
 """Kind of a space's dtype -> kinds of arrays whose values it can hold, if they are within its bounds."""
 
 
-class Part:
+class LeafCheck:
     """One simple space: checks its values and writes them into an array.
 
     Numbers of a Box that are finite but outside of its bounds are noted in `record`, unless `check_bounds` makes them
@@ -138,7 +138,7 @@ class Observations:
         record = np.zeros(RECORD) if record is None else record
         self.space, self.nested = form.observation_space, is_nested(form.observation_space)
         self.parts = [
-            Part(part, path, leaf.dtype, form.check_bounds, number, record)
+            LeafCheck(part, path, leaf.dtype, form.check_bounds, number, record)
             for number, (part, path, leaf) in enumerate(
                 zip(parts(self.space), paths(self.space, "the observation"), form.observation, strict=True)
             )

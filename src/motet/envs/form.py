@@ -15,7 +15,7 @@ import numpy as np
 from motet.errors import BadEnvironment
 
 
-class Leaf(NamedTuple):
+class SpaceLeaf(NamedTuple):
     """One array of an observation or action of one environment, as motet holds it."""
 
     shape: tuple[int, ...]
@@ -29,8 +29,8 @@ class Form:
     name: str
     observation_space: gymnasium.Space
     action_space: gymnasium.Space
-    observation: tuple[Leaf, ...]
-    action: tuple[Leaf, ...]
+    observation: tuple[SpaceLeaf, ...]
+    action: tuple[SpaceLeaf, ...]
     reward: str
     """The dtype of rewards."""
     check_bounds: bool = False

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from motet.envs.actions import Actions
-from motet.envs.checks import HELD, Observations, copied, write_flags, write_rewards
+from motet.envs.checks import BOOLS, FLOATS, HELD, Observations, copied, write_flags, write_rewards
 from motet.envs.form import Form, Make, check_same_spaces
 from motet.envs.quick_spaces import quicken
 from motet.envs.slots import Slot
@@ -82,17 +82,17 @@ class Singles:
         self.seeds: list[int | None] = list(piece.seeds)
 
     def reset(self, out: Slot) -> None:
-        with np.errstate(over="ignore"):  # What overflows is found by the checks.
+        with np.errstate(over="ignore"):
             self._reset_rows(list(range(len(self.envs))), out)
         for first, last in zip(out.observation, out.next_observation, strict=True):
             np.copyto(last, first)
 
     def step(self, out: Slot) -> None:
-        with np.errstate(over="ignore"):
-            some_ended = self._step_all(out)
-            for first, last in zip(out.observation, out.next_observation, strict=True):
-                np.copyto(first, last)
-            if some_ended:
+        some_ended = self._step_all(out)
+        for first, last in zip(out.observation, out.next_observation, strict=True):
+            np.copyto(first, last)
+        if some_ended:
+            with np.errstate(over="ignore"):  # What overflows is found by the checks.
                 self._reset_rows((out.terminated | out.truncated).nonzero()[0].tolist(), out)
 
     def close(self) -> None:
@@ -105,7 +105,8 @@ class Singles:
         given = self._step_each(out)
         flagged = self._write_one(given, out) if len(self.steps) == 1 else None
         if flagged is None:
-            flagged = self._write_all(given, out)
+            with np.errstate(over="ignore"):
+                flagged = self._write_all(given, out)
         self.length += 1
         self.to_limit -= 1
         if self.to_limit > 0:
@@ -162,12 +163,13 @@ class Singles:
         """The same for one environment, if all it returned is plain, or None: as a batch of one it takes longer than
         many an environment's whole step."""
         (observation,), (reward,), (terminated,), (truncated,) = given
-        plain = type(reward) is float and type(terminated) is bool and type(truncated) is bool
-        if not plain or abs(reward) > LARGEST_REWARD or not self.observations.is_plain(observation):
+        plain = type(reward) in FLOATS and type(terminated) in BOOLS and type(truncated) in BOOLS
+        # NaN is no more than anything.
+        if not (plain and abs(reward) <= LARGEST_REWARD and self.observations.is_plain(observation)):
             return None
         out.next_observation[0][0] = observation
         out.reward[0], out.terminated[0], out.truncated[0] = reward, terminated, truncated
-        return terminated or truncated
+        return bool(terminated or truncated)
 
     def _reset_rows(self, rows: list[int], out: Slot) -> None:
         self.length[rows] = -1

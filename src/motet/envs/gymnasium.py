@@ -14,10 +14,11 @@ from gymnasium.error import DependencyNotInstalled
 from motet.bounds import Tally
 from motet.envs.by_id import ById, find
 from motet.envs.families import extra_of
-from motet.envs.form import Form, Leaf, Make
+from motet.envs.form import Form, Make, SpaceLeaf
 from motet.envs.group import Build, Singles
 from motet.envs.thread import ThreadPool
 from motet.envs.vector import Vector, autoreset_mode
+from motet.envs.written import code_of
 from motet.errors import BadEnvironment, MotetError, described
 from motet.flow.host import HostEnvironment, Opening, Pool
 from motet.flow.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
@@ -72,6 +73,7 @@ class Gymnasium(HostEnvironment):
             self.one_thread = getattr(env, "render_mode", None) is not None
             self.light = type(env.unwrapped).__module__.startswith(LIGHT)
             self.time_limit = getattr(env.spec, "max_episode_steps", None)
+            self.code = code_of(env)
             if self.vector:
                 autoreset_mode(env, self.name)  # Refuses what no pool could use.
                 return env.single_observation_space, env.single_action_space
@@ -159,9 +161,9 @@ def _bound(bound: np.ndarray, dtype: str) -> float | tuple[float, ...]:
     return tuple(values.tolist())
 
 
-def _leaves(space: Space) -> tuple[Leaf, ...]:
+def _leaves(space: Space) -> tuple[SpaceLeaf, ...]:
     avals = [part.aval for part in space_parts(space)]
-    return tuple(Leaf(tuple(aval.shape), np.dtype(aval.dtype).name) for aval in avals)
+    return tuple(SpaceLeaf(tuple(aval.shape), np.dtype(aval.dtype).name) for aval in avals)
 
 
 def _name_of(make: Callable[..., Any]) -> str:

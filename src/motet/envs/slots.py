@@ -45,7 +45,7 @@ class Slot(NamedTuple):
         if len(action) != len(self.action):
             raise BadAlgorithm(f"An action should have {len(self.action)} leaves, but has {len(action)}.")
         for number, (here, given) in enumerate(zip(self.action, action, strict=True)):
-            if here.shape != np.shape(given):
+            if here.shape != (given.shape if isinstance(given, np.ndarray) else np.shape(given)):
                 raise BadAlgorithm(
                     f"Leaf {number} of the actions should have shape {here.shape}, but has {np.shape(given)}."
                 )

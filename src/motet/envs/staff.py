@@ -14,7 +14,7 @@ GRACE = 5.0
 
 
 @dataclass
-class Worker:
+class PoolWorker:
     """A worker's share of the pool, which outlives the process that it runs in."""
 
     number: int
@@ -41,7 +41,7 @@ class Belongings:
     memory: int
     shared: mmap.mmap
     owner: int = field(default_factory=os.getpid)
-    workers: list[Worker] = field(default_factory=list)
+    workers: list[PoolWorker] = field(default_factory=list)
 
     def give_back(self) -> None:
         if os.getpid() != self.owner:  # A fork of the owner: the workers are not its own.

@@ -23,7 +23,7 @@ from motet.envs.messages import ERRORS, OUTSIDE, RESET, STEP, WORDS, Setup, rece
 from motet.envs.process import Process, where_it_is
 from motet.envs.shared import attach
 from motet.envs.slots import Slot, slots_over, slots_size
-from motet.envs.staff import Belongings, Worker
+from motet.envs.staff import Belongings, PoolWorker
 from motet.errors import BadEnvironment, EnvironmentFailed, EnvironmentTimeout, MotetError, described
 from motet.flow.host import HostStep, Leaves, Opening, numbered
 from motet.memory import reserve
@@ -52,7 +52,7 @@ class WorkerPool:
         self._slots = slots_over(self._own.shared, header, form, opening.count)
         self._poll = select.poll()
         self._longest_sleep = LONGEST_SLEEP if hasattr(os, "pidfd_open") else WITHOUT_WATCH
-        self._by_descriptor: dict[int, Worker] = {}
+        self._by_descriptor: dict[int, PoolWorker] = {}
         self._turn = 0
         self._all, self._none = np.ones(opening.count, np.bool_), np.zeros(opening.count, np.int32)
         self._restarts = 0
@@ -126,12 +126,12 @@ class WorkerPool:
             self.close()
             raise
 
-    def _workers(self) -> list[Worker]:
+    def _workers(self) -> list[PoolWorker]:
         if not self._finalizer.alive:
             raise MotetError("This pool is closed; open a new one.")
         return self._own.workers
 
-    def _idle(self) -> list[Worker]:
+    def _idle(self) -> list[PoolWorker]:
         workers = self._workers()
         for worker in workers:
             if worker.busy:
@@ -142,13 +142,13 @@ class WorkerPool:
         for number, rows in enumerate(self._shares):
             start = number * WORDS * 8
             words = memoryview(self._own.shared)[start : start + WORDS * 8].cast("q")
-            self._own.workers.append(Worker(number, rows, Process(self._own.memory), words))
+            self._own.workers.append(PoolWorker(number, rows, Process(self._own.memory), words))
         for worker in self._own.workers:
             self._introduce(worker)
         self._wait(self._own.workers)
         self._started = True
 
-    def _introduce(self, worker: Worker) -> None:
+    def _introduce(self, worker: PoolWorker) -> None:
         """Listen to a worker's new process, and tell it what it is."""
         process = worker.process
         for descriptor in process.descriptors:
@@ -170,15 +170,15 @@ class WorkerPool:
         )
         process.send_setup(cloudpickle.dumps(setup), self._opening.timeout)
 
-    def _unlisten(self, worker: Worker) -> None:
+    def _unlisten(self, worker: PoolWorker) -> None:
         for descriptor in worker.process.descriptors:
             self._poll.unregister(descriptor)
             del self._by_descriptor[descriptor]
 
-    def _begin(self, worker: Worker, what: str) -> None:
+    def _begin(self, worker: PoolWorker, what: str) -> None:
         worker.busy, worker.deadline = what, time.monotonic() + self._opening.timeout
 
-    def _tell(self, worker: Worker, command: int, slot: int) -> None:
+    def _tell(self, worker: PoolWorker, command: int, slot: int) -> None:
         worker.slot, worker.lost = slot, False
         if worker.dead:
             self._revive(worker)
@@ -186,19 +186,19 @@ class WorkerPool:
         self._begin(worker, "resetting" if command == RESET else "stepping")
         worker.process.command(worker.words, command, slot)
 
-    def _run(self, workers: list[Worker], command: int) -> None:
+    def _run(self, workers: list[PoolWorker], command: int) -> None:
         with self._or_close():
             for worker in workers:
                 self._tell(worker, command, self._turn)
             self._wait(workers)
 
-    def _wait(self, workers: list[Worker]) -> None:
+    def _wait(self, workers: list[PoolWorker]) -> None:
         """Until all of them are idle."""
         while busy := [worker for worker in workers if worker.busy]:
             deadline = min([worker.deadline for worker in busy])
             self._listen(workers, min(max(0.0, deadline - time.monotonic()), self._longest_sleep))
 
-    def _listen(self, workers: list[Worker], seconds: float) -> None:
+    def _listen(self, workers: list[PoolWorker], seconds: float) -> None:
         """Take note of what workers have to say, waiting for the first word at most so long."""
         events = self._poll.poll(seconds * 1000)
         # Bells first: a worker that finished and then died has finished. And what follows a death may close
@@ -213,7 +213,7 @@ class WorkerPool:
     def _order(self, event: tuple[int, int]) -> int:
         return self._by_descriptor[event[0]].process.descriptors.index(event[0])
 
-    def _look_for_dead(self, workers: list[Worker]) -> None:
+    def _look_for_dead(self, workers: list[PoolWorker]) -> None:
         """Where no descriptor tells of the end of a process, and somebody else holds its socket open."""
         for worker in workers:
             if worker.process.ended is None and worker.busy and worker.process.wait(0.0):
@@ -241,7 +241,7 @@ class WorkerPool:
         else:
             worker.busy = ""
 
-    def _mourn(self, worker: Worker) -> None:
+    def _mourn(self, worker: PoolWorker) -> None:
         """The worker's process is dead, and has left no word."""
         self._unlisten(worker)
         if worker.busy:
@@ -249,7 +249,7 @@ class WorkerPool:
         else:
             worker.dead = True
 
-    def _revive(self, worker: Worker) -> None:
+    def _revive(self, worker: PoolWorker) -> None:
         """The worker's process is dead. Start another one; if the worker was at work, the work is lost."""
         self._workers()  # A pool that was closed from elsewhere does not start anything.
         how = worker.process.how_it_ended()
@@ -270,13 +270,13 @@ class WorkerPool:
         worker.unreported += 1
         self._introduce(worker)
 
-    def _blank(self, worker: Worker) -> None:
+    def _blank(self, worker: PoolWorker) -> None:
         """Rows of a lost step say nothing but the observation that opens the new episode."""
         rows = self._slots[worker.slot].rows(worker.rows)
         for part in (rows.reward, rows.terminated, rows.truncated):
             part[...] = 0
 
-    def _result(self, slot: Slot, workers: list[Worker]) -> HostStep:
+    def _result(self, slot: Slot, workers: list[PoolWorker]) -> HostStep:
         if not any(worker.lost or worker.unreported for worker in workers):
             return HostStep(*slot[1:], self._all, self._none)
         valid, restarts = np.ones_like(self._all), np.zeros_like(self._none)
@@ -287,7 +287,7 @@ class WorkerPool:
             worker.unreported = 0
         return HostStep(*slot[1:], valid, restarts)
 
-    def _complain(self, workers: list[Worker]) -> None:
+    def _complain(self, workers: list[PoolWorker]) -> None:
         late = [worker for worker in workers if worker.busy and worker.deadline <= time.monotonic()]
         if not late:
             return
@@ -301,14 +301,14 @@ class WorkerPool:
             "If it may take that long, raise `step_timeout`."
         )
 
-    def _error(self, worker: Worker, words: dict[str, Any]) -> Exception:
+    def _error(self, worker: PoolWorker, words: dict[str, Any]) -> Exception:
         """A worker's error, as the caller would have got it from an environment in its own thread."""
         trace = f"\n\nIn worker {worker.number}:\n{words['traceback']}" if words["traceback"] else ""
         if words["type"] == "EnvironmentFailed":
             return EnvironmentFailed(words["message"] + trace, words["index"], words["step"])
         return ERRORS[words["type"]](words["message"] + trace)
 
-    def _whose(self, worker: Worker) -> str:
+    def _whose(self, worker: PoolWorker) -> str:
         first, last = (self._opening.first + index for index in (worker.rows.start, worker.rows.stop - 1))
         return (
             f"environment {numbered(first)}" if first == last else f"environments {numbered(first)} to {numbered(last)}"

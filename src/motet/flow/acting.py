@@ -15,17 +15,17 @@ from motet.flow.algorithm import Algorithm, Decision, besides
 from motet.flow.calls import label
 from motet.flow.environment import HOST_FIELDS, Environment, Step, advance, begin, host_types
 from motet.flow.host import HostCall, HostEnvironment, HostStep
-from motet.flow.record import ADDRESS, Here, Recorder
+from motet.flow.record import ADDRESS, GraphRecorder, NodeRun
 from motet.flow.spaces import Space
 from motet.flow.values import Rollout, show, strict_aval
 
 AnyEnvironment = Environment | HostEnvironment
 
 
-class Acting:
+class RolloutRecorder:
     """The rollout of one loop."""
 
-    def __init__(self, record: Recorder, algorithm: Algorithm, env: AnyEnvironment):
+    def __init__(self, record: GraphRecorder, algorithm: Algorithm, env: AnyEnvironment):
         self.record, self.algorithm, self.env = record, algorithm, env
         self.steps = 0
 
@@ -84,7 +84,7 @@ class Acting:
         env = self.env
         if isinstance(env, HostEnvironment):
 
-            def types(here: Here, episode: Any, action: Any) -> tuple[Any, ...]:
+            def types(here: NodeRun, episode: Any, action: Any) -> tuple[Any, ...]:
                 state, fields = host_types(env, here.batch)
                 return (state, *fields)
 
@@ -99,10 +99,10 @@ class Acting:
     def _start_environments(self) -> None:
         env, memory = self.env, self.algorithm.memory()
 
-        def blank(here: Here) -> tuple[Any]:
+        def blank(here: NodeRun) -> tuple[Any]:
             return (jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (here.batch, *jnp.shape(leaf))), memory),)
 
-        def types(here: Here) -> tuple[Any, ...]:
+        def types(here: NodeRun) -> tuple[Any, ...]:
             assert isinstance(env, HostEnvironment)
             state, fields = host_types(env, here.batch)
             table = dict(zip(HOST_FIELDS, fields, strict=True))
@@ -119,10 +119,10 @@ class Acting:
     def _start_besides(self, wanted: Sequence[str], action: Any) -> None:
         """What the first step is told of the one before it, of which there is none."""
 
-        def reward(here: Here) -> tuple[Any]:
+        def reward(here: NodeRun) -> tuple[Any]:
             return (jnp.zeros(here.batch),)
 
-        def actions(here: Here) -> tuple[Any]:
+        def actions(here: NodeRun) -> tuple[Any]:
             return (jax.tree.map(lambda leaf: jnp.zeros((here.batch, *leaf.shape), leaf.dtype), action),)
 
         if "reward" in wanted:
@@ -179,7 +179,7 @@ class Deciding:
     extras: bool
     space: Space
 
-    def __call__(self, here: Here, *read: Any) -> tuple[Any, ...]:
+    def __call__(self, here: NodeRun, *read: Any) -> tuple[Any, ...]:
         now = dict(zip(self.names, read, strict=True))
         policy, observation, first = now.pop("policy"), now.pop("observation"), now.pop("first", None)
         recurrent = "memory" in now
@@ -215,12 +215,12 @@ def _last_actions(space: Space, action: Any) -> tuple[Any, Any]:
     )
 
 
-def env_numbers(here: Here) -> jax.Array:
+def env_numbers(here: NodeRun) -> jax.Array:
     """int32 [B]: the numbers of this piece's environments."""
     return (here.part * here.batch + jnp.arange(here.batch)).astype(jnp.int32)
 
 
-def _env(env: Environment, here: Here, episode: Any, action: Any) -> tuple[Any, ...]:
+def _env(env: Environment, here: NodeRun, episode: Any, action: Any) -> tuple[Any, ...]:
     episode, step = advance(env, episode, action, here.env_keys)
     return (episode, *(getattr(step, name) for name in Step.__dataclass_fields__))
 

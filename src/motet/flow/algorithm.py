@@ -137,7 +137,7 @@ def option(
     *,
     above: float | None = None,
     choices: tuple[str, ...] = (),
-    code: Code | None = None,
+    code: OwnCode | None = None,
 ) -> Any:
     """A dataclass field with a default and a range that is checked when the algorithm is made.
 
@@ -148,7 +148,7 @@ def option(
 
 
 @dataclass(frozen=True)
-class Code:
+class OwnCode:
     """Says of an option that it may be somebody's code."""
 
     accept: Callable[[Any], Any]
@@ -180,7 +180,7 @@ def check_ranges(algorithm: Algorithm) -> None:
 
 def _unfit(algorithm: Algorithm, each: Field[Any], value: Any) -> list[str]:
     """What a field asks of its value in vain. Of somebody's code, what is accepted takes the value's place."""
-    code: Code | None = each.metadata.get("code")
+    code: OwnCode | None = each.metadata.get("code")
     if code is None or (_has_range(each) and isinstance(value, int | float)):
         return _wrong_type(value, each) or _unmet(value, each.metadata)
     try:

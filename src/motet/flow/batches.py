@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from motet.errors import BadAlgorithm
 from motet.flow import shuffle
-from motet.flow.record import Here, Recorder
+from motet.flow.record import GraphRecorder, NodeRun
 from motet.flow.values import split
 
 
@@ -21,7 +21,7 @@ from motet.flow.values import split
 class Batching:
     """The minibatches of one loop."""
 
-    record: Recorder
+    record: GraphRecorder
 
     @contextmanager
     def minibatches(self, batch: Any, epochs: int, count: int, sequences: bool) -> Iterator[Any]:
@@ -55,12 +55,12 @@ class Batching:
         blocks = shuffle.item_blocks(rows, record.num_envs, count)
         record.divisors.append(("minibatches", blocks))
 
-        def permute(here: Here) -> tuple[jax.Array]:
+        def permute(here: NodeRun) -> tuple[jax.Array]:
             mine = blocks * here.batch // record.num_envs
             order = shuffle.sequence_permutations(here.key, here.part * mine + jnp.arange(mine), rows // blocks)
             return (order.reshape(mine, count, -1),)
 
-        def select(here: Here, order: jax.Array, *read: Any) -> tuple[Any, ...]:
+        def select(here: NodeRun, order: jax.Array, *read: Any) -> tuple[Any, ...]:
             return tuple(jax.tree.map(partial(shuffle.select_items, order[:, here.index]), tree) for tree in read)
 
         return permute, select
@@ -71,10 +71,10 @@ class Batching:
         block = shuffle.block_size(time, envs, count)
         self.record.divisors.append(("minibatches", envs // block))
 
-        def permute(here: Here) -> tuple[jax.Array]:
+        def permute(here: NodeRun) -> tuple[jax.Array]:
             return (shuffle.permutation(here.key, time * block, count),)
 
-        def select(here: Here, rows: jax.Array, *read: Any) -> tuple[Any, ...]:
+        def select(here: NodeRun, rows: jax.Array, *read: Any) -> tuple[Any, ...]:
             return tuple(jax.tree.map(partial(shuffle.select, rows[here.index], block), tree) for tree in read)
 
         return permute, select
@@ -86,11 +86,11 @@ class Batching:
         blocks = shuffle.sequence_blocks(record.num_envs, count)
         record.divisors.append(("minibatches", blocks))
 
-        def permute(here: Here) -> tuple[jax.Array]:
+        def permute(here: NodeRun) -> tuple[jax.Array]:
             mine = here.batch // count
             return (shuffle.sequence_permutations(here.key, here.part * mine + jnp.arange(mine), count),)
 
-        def select(here: Here, order: jax.Array, *read: Any) -> tuple[Any, ...]:
+        def select(here: NodeRun, order: jax.Array, *read: Any) -> tuple[Any, ...]:
             position = order[:, here.index]
             return tuple(
                 jax.tree.unflatten(

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from motet.errors import BadAlgorithm
-from motet.flow.coding import Function, Here
+from motet.flow.coding import Function, NodeRun
 from motet.flow.graph import Kind
-from motet.flow.record import Recorder
+from motet.flow.record import GraphRecorder
 from motet.flow.values import split
 
 OWN_NAMES = frozenset((
@@ -26,7 +26,7 @@ OWN_NAMES = frozenset((
 class Calling:
     """The called methods of one loop."""
 
-    record: Recorder
+    record: GraphRecorder
 
     def call(self, method: Callable[..., Any], values: tuple[Any, ...]) -> Any:
         """See `Flow.call`."""
@@ -37,7 +37,7 @@ class Calling:
         wanted = inspect.signature(method).parameters
         count_rows = self._count_rows(name, reads) if "keys" in wanted else None
 
-        def run(here: Here, *read: Any) -> tuple[Any, ...]:
+        def run(here: NodeRun, *read: Any) -> tuple[Any, ...]:
             table = dict(zip(reads, read, strict=True))
             random = {"key": here.key} if "key" in wanted else {}
             random |= {"keys": here.row_keys(*count_rows(read))} if count_rows else {}
@@ -74,7 +74,7 @@ def changing(state: str, method: Callable[..., Any], values: tuple[Any, ...]) ->
     reads = tuple(dict.fromkeys([state, *handles]))
     keyed = "key" in inspect.signature(method).parameters
 
-    def run(here: Here, *read: Any) -> tuple[Any]:
+    def run(here: NodeRun, *read: Any) -> tuple[Any]:
         table = dict(zip(reads, read, strict=True))
         random = {"key": here.key} if keyed else {}
         return (method(table[state], *arguments(table), **random),)
@@ -82,7 +82,7 @@ def changing(state: str, method: Callable[..., Any], values: tuple[Any, ...]) ->
     return reads, run
 
 
-def name_of(record: Recorder, method: Callable[..., Any], kind: Kind) -> str:
+def name_of(record: GraphRecorder, method: Callable[..., Any], kind: Kind) -> str:
     """The name of a node that calls `method`: the method's own, unless that means something else here."""
     name = label(method)
     return record.name(f"{name}_{kind}" if name in OWN_NAMES - {kind} else name)

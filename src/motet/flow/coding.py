@@ -1,6 +1,6 @@
 """A node's function as programs: one for each way of cutting the environments, and one more to compare them with.
 
-A node's function takes `Here`, which says for how many environments it runs and with which key, and then what the
+A node's function takes `NodeRun`, which says for how many environments it runs and with which key, and then what the
 node reads. A node that asks for nothing that depends on the cut is traced once.
 """
 
@@ -22,7 +22,7 @@ from motet.flow.values import strict, strict_aval
 
 
 @dataclass
-class Here:
+class NodeRun:
     """Where and when a node runs."""
 
     environments: int
@@ -142,7 +142,7 @@ class Coding:
             for var in (self.variables[name] for name in reads):
                 mine, rest = rest[: len(var.avals)], rest[len(var.avals) :]
                 trees.append(var.unpack(mine))
-            here = Here(int(self.num_envs / pieces), key, part, index, pieces)
+            here = NodeRun(int(self.num_envs / pieces), key, part, index, pieces)
             result = run(here, *trees)
             seen.append((jax.tree.map(strict_aval, result), here.counted))
             return [strict(leaf) for leaf in jax.tree.leaves(result)]

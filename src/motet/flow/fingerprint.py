@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from motet.flow.graph import Graph, Item, Loop
+from motet.flow.host import HostCall
 from motet.flow.values import is_key
 
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -47,10 +48,16 @@ def _items(item: Item) -> Iterator[str]:
         yield f"end of {item.name}"
         return
     yield _plain(item)
-    yield _plain((item.host and (item.host.opens, item.host.writes, item.host.action), item.replay))
+    yield _plain((item.host and _asked(item.host), item.replay))
     for cut, code in sorted(item.code.items(), key=lambda each: each[0]):  # whatever order they were asked for in
         yield str(cut)
         yield from _code(code)
+
+
+def _asked(call: HostCall) -> tuple[Any, ...]:
+    """What of a host environment is in the graph. What it computes is not: it is opaque, and known by its name."""
+    env = call.environment
+    return call.opens, call.writes, call.episode, call.action, env.name, env.observation_space, env.action_space
 
 
 def _code(code: Any) -> Iterator[str]:

@@ -132,6 +132,8 @@ class HostEnvironment:
     own: then workers only cost time."""
     time_limit: int | None = None
     """Steps after which an episode is cut off, if that is known."""
+    code: str = ""
+    """A hash of the code that it is made of, where that is known: what was measured of other code does not hold."""
 
     def open(self, opening: Opening) -> Pool:
         raise NotImplementedError(f"{type(self).__name__} must define open(self, opening) -> Pool")

@@ -9,13 +9,13 @@ from typing import Any
 import jax
 
 from motet.errors import BadAlgorithm
-from motet.flow.acting import Acting, AnyEnvironment
+from motet.flow.acting import AnyEnvironment, RolloutRecorder
 from motet.flow.algorithm import Algorithm, Decision
 from motet.flow.batches import Batching
 from motet.flow.calls import Calling
 from motet.flow.complete import complete, first_learner, prefill_loop
 from motet.flow.graph import Cut, Graph, Loop, Report, Roles
-from motet.flow.record import Recorder
+from motet.flow.record import GraphRecorder
 from motet.flow.replaying import STATE, Replaying
 from motet.flow.reporting import named
 from motet.flow.states import States
@@ -27,8 +27,8 @@ class Flow:
 
     def __init__(self, algorithm: Algorithm, env: AnyEnvironment, cuts: Iterable[Cut]):
         self._algorithm, self._env = algorithm, env
-        self._record = Recorder(type(algorithm).__name__, algorithm.num_envs, cuts)
-        self._acting = Acting(self._record, algorithm, env)
+        self._record = GraphRecorder(type(algorithm).__name__, algorithm.num_envs, cuts)
+        self._acting = RolloutRecorder(self._record, algorithm, env)
         self._batching = Batching(self._record)
         self._calling = Calling(self._record)
         self._replaying = Replaying(self._record)

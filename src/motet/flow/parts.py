@@ -17,14 +17,14 @@ from motet.flow.graph import Item, Node, Var, written
 from motet.flow.values import Value, show
 
 if TYPE_CHECKING:
-    from motet.flow.record import Recorder
+    from motet.flow.record import GraphRecorder
 
 
 @dataclass
 class Parts:
     """The parts that one loop has asked for."""
 
-    record: Recorder
+    record: GraphRecorder
     known: dict[tuple[str, Any], Any] = field(default_factory=dict)
 
     def handle(self, name: str) -> Value:

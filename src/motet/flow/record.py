@@ -15,7 +15,7 @@ import jax
 
 from motet.errors import BadAlgorithm
 from motet.flow import results
-from motet.flow.coding import ADDRESS, Coding, Function, Here
+from motet.flow.coding import ADDRESS, Coding, Function, NodeRun
 from motet.flow.graph import (
     REDUCE,
     WHOLE,
@@ -38,7 +38,7 @@ from motet.flow.parts import Parts, site_of
 from motet.flow.replay_call import ReplayCall
 from motet.flow.values import Value, difference, show, strict_aval
 
-__all__ = ["ADDRESS", "Here", "OpenLoop", "Recorder"]
+__all__ = ["ADDRESS", "GraphRecorder", "NodeRun", "OpenLoop"]
 
 
 @dataclass
@@ -54,7 +54,7 @@ class OpenLoop:
     reported: list[Report] = field(default_factory=list)
 
 
-class Recorder:
+class GraphRecorder:
     """A graph in the making."""
 
     def __init__(self, title: str, num_envs: int, cuts: Iterable[Cut]):

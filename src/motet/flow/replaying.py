@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from motet.errors import BadAlgorithm, BadOption
 from motet.flow.graph import Node, resize
-from motet.flow.record import Here, Recorder
+from motet.flow.record import GraphRecorder, NodeRun
 from motet.flow.replay_call import ReplayCall
 from motet.flow.values import Drawn, Swept, Value, split
 
@@ -30,7 +30,7 @@ STATE = "replay"
 class Replaying:
     """The replay of one loop."""
 
-    record: Recorder
+    record: GraphRecorder
     replay: Any = None
     """The replay's options (see motet.replay)."""
     example: Any = None
@@ -49,11 +49,11 @@ class Replaying:
         example = rebuild({handle: record.shape(handle) for handle in handles})[0]
         self.replay, self.example = into, example
 
-        def first(here: Here) -> tuple[Any]:
+        def first(here: NodeRun) -> tuple[Any]:
             local = jax.tree.map(lambda aval: resize(aval, 1, here.batch), example)
             return (into.empty(local, record.num_envs),)  # whether it fits is asked of the place where it will lie
 
-        def add(here: Here, replay: Any, *read: Any) -> tuple[Any]:
+        def add(here: NodeRun, replay: Any, *read: Any) -> tuple[Any]:
             return (into.add(replay, rebuild(dict(zip(handles, read, strict=True)))[0]),)
 
         name = record.name("remember")
@@ -73,7 +73,7 @@ class Replaying:
         blocks = math.gcd(size, envs)
         record.divisors.append(("sample", blocks))
 
-        def draw(here: Here, state: Any) -> tuple[Any, ...]:
+        def draw(here: NodeRun, state: Any) -> tuple[Any, ...]:
             slots = size * here.batch // envs
             drawn = into.sample(state, here.key, here.part, slots=slots, blocks=blocks, size=size)
             if not into.prioritised:
@@ -98,7 +98,7 @@ class Replaying:
         if steps < 1:
             raise BadAlgorithm(f"flow.sweep takes a number of steps from 1 on, got {steps}.")
 
-        def read(here: Here, state: Any) -> tuple[Any, ...]:
+        def read(here: NodeRun, state: Any) -> tuple[Any, ...]:
             swept = into.sweep(state, here.index, steps)
             return swept.items, swept.held
 
@@ -123,14 +123,14 @@ class Replaying:
         index = record.variables[drawn.index.name]
         (rows,) = {aval.shape[0] for aval in index.avals}
 
-        def none(here: Here) -> tuple[Any]:
+        def none(here: NodeRun) -> tuple[Any]:
             slots = rows * here.batch // record.num_envs
             return ((jnp.full((slots, 2), -1, jnp.int32), jnp.zeros(slots, jnp.float32)),)
 
-        def credit(here: Here, index: Any, priority: Any) -> tuple[Any]:
+        def credit(here: NodeRun, index: Any, priority: Any) -> tuple[Any]:
             return ((index, priority.astype(jnp.float32)),)
 
-        def update(here: Here, replay: Any, news: Any) -> tuple[Any]:
+        def update(here: NodeRun, replay: Any, news: Any) -> tuple[Any]:
             return (into.update(replay, *news),)
 
         credited = record.name("credit")

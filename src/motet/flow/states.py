@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from motet.errors import BadAlgorithm
 from motet.flow.calls import OWN_NAMES, changing, name_of
-from motet.flow.record import Here, Recorder
+from motet.flow.record import GraphRecorder, NodeRun
 from motet.flow.values import Value
 
 
@@ -20,7 +20,7 @@ from motet.flow.values import Value
 class States:
     """The author's states of one loop."""
 
-    record: Recorder
+    record: GraphRecorder
     cut: dict[str, bool] = field(default_factory=dict)
     """State -> whether there is one for each environment."""
     sites: dict[str, str] = field(default_factory=dict)
@@ -35,10 +35,10 @@ class States:
             )
         keyed = "key" in inspect.signature(init).parameters
 
-        def whole(here: Here) -> tuple[Any]:
+        def whole(here: NodeRun) -> tuple[Any]:
             return (init(here.key) if keyed else init(),)
 
-        def one_each(here: Here) -> tuple[Any]:
+        def one_each(here: NodeRun) -> tuple[Any]:
             if keyed:
                 return (jax.vmap(init)(here.env_keys()),)
             return (jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (here.batch, *jnp.shape(leaf))), init()),)

@@ -22,7 +22,7 @@ from motet.plan.traffic import period
 
 
 @dataclass(frozen=True)
-class Exchange:
+class Collective:
     """What the pieces of one node combine, in so many iterations as traffic needs to repeat itself."""
 
     fragment: str
@@ -32,7 +32,7 @@ class Exchange:
     two, each host sends them once."""
 
 
-def collectives(graph: Graph, plan: Plan) -> list[Exchange]:
+def collectives(graph: Graph, plan: Plan) -> list[Collective]:
     """Of every fragment that spans hosts, the nodes whose pieces meet."""
     programs = project(graph, plan)
     found = []
@@ -41,7 +41,7 @@ def collectives(graph: Graph, plan: Plan) -> list[Exchange]:
         sizes: dict[str, int] = {}
         for node, rounds in _nodes(programs[name].body, period(graph)):
             sizes[node.name] = sizes.get(node.name, 0) + rounds * (_results(graph, node) + _statistics(node, cut))
-        found += [Exchange(name, node, size) for node, size in sizes.items() if size]
+        found += [Collective(name, node, size) for node, size in sizes.items() if size]
     return found
 
 

@@ -23,6 +23,11 @@ PLATFORMS = {"cuda": "gpu", "rocm": "gpu"}
 """JAX's names of platforms that are a kind under another name."""
 
 
+def kind_named(platform: str) -> str:
+    """The kind of a platform's devices."""
+    return PLATFORMS.get(platform, platform)
+
+
 @dataclass(frozen=True)
 class Device:
     """A kind of device, and how many of it each host has."""
@@ -90,8 +95,7 @@ class Machine:
 
     def device(self, platform: str) -> Device | None:
         """The device of a platform, by its kind or JAX's word for it."""
-        kind = PLATFORMS.get(platform, platform)
-        return next((each for each in self.devices if each.kind == kind), None)
+        return next((each for each in self.devices if each.kind == kind_named(platform)), None)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -163,12 +167,17 @@ def _problems(data: Any) -> list[str]:
     devices, connections = data.get("devices"), data.get("connections") or {}
     if "devices" in data and not (isinstance(devices, list) and devices):
         found.append(f"devices must be a list of at least one device, got {devices!r}")
+    seen: list[Any] = []
     for number, each in enumerate(devices if isinstance(devices, list) else ()):
         where = f"device {number + 1}"
         found += _object_problems(where, each, Device)
         kind = each.get("kind") if isinstance(each, dict) else None
         if isinstance(kind, str) and kind not in KINDS:
             found.append(f"{where} is of the unknown kind {kind!r}; kinds are {', '.join(KINDS)}{_near(kind, KINDS)}")
+        found += (
+            [f"{where} is of the kind {kind!r}, as one before: say how many with its count"] if kind in seen else []
+        )
+        seen.append(kind)
     if not isinstance(connections, dict):
         return [*found, f"connections must be a mapping of {', '.join(CONNECTIONS)}, got {connections!r}"]
     for name, each in connections.items():

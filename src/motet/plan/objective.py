@@ -15,6 +15,13 @@ UNITS = {
 }
 """What can be asked for, and in what it is counted. Of the last one less is better."""
 
+SHORT: dict[str, tuple[str, ...]] = {
+    "throughput": (),
+    "throughput-per-watt": ("steps/J",),
+    "time-per-update": ("s/iteration",),
+}
+"""The column of a table that is wanted for it; of throughput there is one anyway."""
+
 
 class Predicted(Protocol):
     """What is known of a plan before it runs."""
@@ -25,6 +32,8 @@ class Predicted(Protocol):
     def steps_per_joule(self) -> float: ...
     @property
     def iteration_seconds(self) -> float: ...
+    @property
+    def word(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,11 @@ class Objective:
     def score(self, predicted: Predicted) -> float:
         """Higher is better."""
         return -self.value(predicted) if self.name == "time-per-update" else self.value(predicted)
+
+    def said(self, predicted: Predicted) -> str:
+        """The value with its unit, and where it comes from. Watts are the machine's figures, whatever else is known."""
+        word = "modelled" if self.name == "throughput-per-watt" else predicted.word
+        return f"{self.value(predicted):,.4g} {UNITS[self.name]} ({word})"
 
     def best(self, seconds: float, steps: float, watts: float) -> float:
         """The highest score of a plan whose iterations take at least `seconds`, where it draws at least `watts`."""

@@ -26,13 +26,18 @@ def text(graph: Graph, plan: Plan) -> str:
     for name, program in programs.items():
         fragment = plan.fragments[name]
         found = schedule(graph, program, fragment, inside=asks_inside(graph, fragment, _platform(fragment)))
-        lines += ["", f"{name}: {_copies(graph, fragment)}", *_schedule(found, alone)]
+        lines += ["", f"{name}: {_copies(graph, fragment)}", *_schedule(found, alone, _asking(fragment))]
     return "\n".join([*lines, "", *_links(graph, plan, programs)])
 
 
 def _platform(fragment: Fragment) -> str:
     place = parse(fragment.place)
     return place[0] if place else "cpu"
+
+
+def _asking(fragment: Fragment) -> str:
+    """How a program asks host environments. Whether it will be on a CPU is not known of a fragment without a place."""
+    return ", which asks the environments" + ("" if fragment.place else " (if on a CPU, else between calls)")
 
 
 def _fragments(graph: Graph, plan: Plan) -> list[str]:
@@ -78,24 +83,24 @@ def _copies(graph: Graph, fragment: Fragment) -> str:
     return f"{' of '.join(pieces)}, {envs} each"
 
 
-def _schedule(each: Schedule, alone: bool) -> Iterator[str]:
+def _schedule(each: Schedule, alone: bool, asking: str) -> Iterator[str]:
     """What a replica goes through. What is indented under a call is compiled together."""
     if each.start:
         yield "  at the start:"
-        yield from _operations(each.start, "    ")
+        yield from _operations(each.start, "    ", asking)
     if alone and each.whole is not None:
-        yield "  many iterations are one compiled call:"
-        yield from _operations(each.whole.body, "    ")
+        yield f"  many iterations are one compiled call{asking if each.whole.asks else ''}:"
+        yield from _operations(each.whole.body, "    ", asking)
     elif each.body:
         yield "  in every iteration:"
-        yield from _operations(each.body, "    ")
+        yield from _operations(each.body, "    ", asking)
 
 
-def _operations(operations: Iterable[Operation | Statement], indent: str) -> Iterator[str]:
+def _operations(operations: Iterable[Operation | Statement], indent: str, asking: str) -> Iterator[str]:
     for each in operations:
         if isinstance(each, Call):
-            yield f"{indent}call{', which asks the environments' if each.asks else ''}:"
-            yield from _operations(each.body, indent + "  ")
+            yield f"{indent}call{asking if each.asks else ''}:"
+            yield from _operations(each.body, indent + "  ", asking)
         elif isinstance(each, Ask):
             yield f"{indent}ask the environments: {each.node.name}"
         elif isinstance(each, Keep):
@@ -104,7 +109,7 @@ def _operations(operations: Iterable[Operation | Statement], indent: str) -> Ite
             yield indent + each.name
         elif isinstance(each, Rounds):
             yield f"{indent}{each.name} ×{each.count:,}{_which(each.every)}"
-            yield from _operations(each.body, indent + "  ")
+            yield from _operations(each.body, indent + "  ", asking)
         else:
             words = f"{_verb(each)}: {', '.join(grouped(each.wire.vars))}"
             yield from textwrap.wrap(words, WIDTH, initial_indent=indent, subsequent_indent=indent + "    ")

@@ -2,7 +2,8 @@
 
 Every run of statements that XLA can take becomes one `Call`, whole loops included. Between calls there are sends and
 receives, the steps of host environments (`Ask`), a replay that lies outside of XLA (`Keep`), and the loops that contain
-those. All of it is decided here, from the graph and the plan alone: the same on every machine.
+those. All of it is decided here, from the graph and the plan. One thing follows from the machine too, where a plan
+leaves a fragment's place open: whether it lies on a CPU, where alone a program can ask host environments.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def schedule(graph: Graph, program: Program, fragment: Fragment, *, inside: bool
 
 def asks_inside(graph: Graph, fragment: Fragment, platform: str = "cpu") -> bool:
     """Whether the compiled programs of a fragment ask its host environments themselves, instead of ending before each
-    step. It takes a CPU, where a program can call Python.
+    step. It takes a CPU, where a program can call Python; numbers do not depend on it.
 
     Unless the plan says, they do where the fragment has one replica alone: XLA has a thread for each core, and a
     program that waits for an environment holds one, so several could keep a learner beside them waiting. Environments

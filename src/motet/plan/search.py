@@ -99,10 +99,31 @@ def candidates(
     """All plans of the presets that fit a graph and a machine, or `only` some. Whether the graph was traced for their
     cuts does not matter."""
     words = dict[Plan, str]()
-    for text, plan in _all(values(graph, machine, permitted)):
-        if only(plan):
-            words.setdefault(plan, text)
+    for name, options in values(graph, machine, permitted).items():
+        for chosen in itertools.product(*options.values()):
+            for text, plan in _placed(name, dict(zip(options, chosen, strict=True)), machine):
+                if only(plan):
+                    words.setdefault(plan, text)
     return replace(sift(graph, machine, words), words=words)
+
+
+def _placed(name: str, given: Mapping[str, Any], machine: Machine) -> Iterator[tuple[str, Plan]]:
+    """A preset with its options, in words and as a plan. Where there are other devices than processors, it comes once
+    more for each choice of fragments that could lie on a processor instead."""
+    text, plan = spelled(name, given), PRESETS[name](**given)
+    yield text, plan
+    processor = machine.device("cpu")
+    if processor is None or processor is machine.devices[0] or machine.hosts > 1:
+        return
+    free = [
+        name
+        for name, each in plan.fragments.items()
+        if each.place is None and each.shards == 1 and each.replicas <= each.per_device * processor.count
+    ]
+    for number in range(1, len(free) + 1):
+        for chosen in itertools.combinations(free, number):
+            moved = {name: replace(plan.fragments[name], place="cpu:0") for name in chosen}
+            yield f"{text} with {' and '.join(chosen)} on cpu:0", replace(plan, fragments={**plan.fragments, **moved})
 
 
 def count(options: Mapping[str, Values]) -> int:
@@ -135,13 +156,6 @@ def size(plan: Plan) -> int:
     return sum(each.replicas * (1 + each.workers) + each.shards - 1 for each in plan.fragments.values())
 
 
-def _all(options: Mapping[str, Values]) -> Iterator[tuple[str, Plan]]:
-    for name, each in options.items():
-        for chosen in itertools.product(*each.values()):
-            given = dict(zip(each, chosen, strict=True))
-            yield spelled(name, given), PRESETS[name](**given)
-
-
 def spelled(name: str, given: Mapping[str, Any]) -> str:
     """A preset with its options as one writes it, those at their defaults left out."""
     defaults = {option: each.default for option, each in inspect.signature(PRESETS[name]).parameters.items()}
@@ -168,6 +182,8 @@ class Ranked:
 
     best: tuple[tuple[Plan, float], ...]
     looked_at: int
+    words: Mapping[Plan, str] = field(default_factory=dict)
+    """How each is written, where the plans were made here."""
 
 
 def rank(
@@ -194,42 +210,49 @@ def rank(
 
 
 def beam(
-    options: Mapping[str, Values], score: Callable[[Plan], float | None], width: int = BEAM, keep: int = 8
+    options: Mapping[str, Values],
+    machine: Machine,
+    score: Callable[[Plan], float | None],
+    width: int = BEAM,
+    keep: int = 8,
 ) -> Ranked:
     """For more candidates than can be looked at: from the ends and middles of every option's values, change one option
     at a time, of the best so far. It ends when their neighbours are all known. `score` is None of what cannot run."""
     scores: dict[Plan, float | None] = {}
+    words: dict[Plan, str] = {}
+
+    def best_of(name: str, given: Mapping[str, Any]) -> float | None:
+        """The score of a point: of all places that its fragments may have, the best."""
+        plans = dict[Plan, str]()
+        for text, plan in _placed(name, given, machine):
+            plans.setdefault(plan, text)
+        for plan, text in plans.items():
+            if plan not in scores:
+                scores[plan], words[plan] = score(plan), text
+        return max((found for plan in plans if (found := scores[plan]) is not None), default=None)
+
     for name, each in options.items():
         starts = itertools.product(*(_picked(found) for found in each.values()))
-        points = {chosen: _scored(name, each, chosen, score, scores) for chosen in starts}
+        points = {chosen: best_of(name, dict(zip(each, chosen, strict=True))) for chosen in starts}
         expanded: set[tuple[Any, ...]] = set()
         while True:
             best = heapq.nlargest(
-                width, (point for point in points if points[point] is not None), key=points.__getitem__
+                width, ((found, point) for point, found in points.items() if found is not None), _first
             )
-            front = [point for point in best if point not in expanded]
+            front = [point for _, point in best if point not in expanded]
             if not front:
                 break
             for point in front:
                 expanded.add(point)
                 for near in _neighbours(each, point):
                     if near not in points:
-                        points[near] = _scored(name, each, near, score, scores)
+                        points[near] = best_of(name, dict(zip(each, near, strict=True)))
     ordered = sorted(((found, plan) for plan, found in scores.items() if found is not None), key=lambda pair: -pair[0])
-    return Ranked(tuple((plan, found) for found, plan in ordered[:keep]), len(scores))
+    return Ranked(tuple((plan, found) for found, plan in ordered[:keep]), len(scores), words)
 
 
-def _scored(
-    name: str,
-    options: Values,
-    chosen: tuple[Any, ...],
-    score: Callable[[Plan], float | None],
-    scores: dict[Plan, float | None],
-) -> Any:
-    plan = PRESETS[name](**dict(zip(options, chosen, strict=True)))
-    if plan not in scores:
-        scores[plan] = score(plan)
-    return scores[plan]
+def _first(pair: tuple[float, tuple[Any, ...]]) -> float:
+    return pair[0]
 
 
 def _picked(found: Sequence[Any]) -> list[Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from motet.plan.machine import PLATFORMS, Machine
+from motet.plan.machine import PLATFORMS, Machine, kind_named
 from motet.plan.places import locate, parse
 from motet.plan.plan import Fragment, Plan
 
@@ -35,18 +35,21 @@ def spread(plan: Plan, machine: Machine) -> dict[str, list[Seat]]:
     if machine.hosts == 1:
         aliases = {**counts, **{alias: counts[kind] for alias, kind in PLATFORMS.items() if kind in counts}}
         return {
-            name: [
-                Seat(0, PLATFORMS.get(each.platform, each.platform), each.devices, False, each.store) for each in spots
-            ]
+            name: [Seat(0, kind_named(each.platform), each.devices, False, each.store) for each in spots]
             for name, spots in locate(plan, aliases).items()
         }
     turn = dict.fromkeys(range(machine.hosts), 0)
     return {name: _seats(each, machine.hosts, counts, turn) for name, each in plan.fragments.items()}
 
 
-def _seats(fragment: Fragment, hosts: int, counts: Mapping[str, int], turn: dict[int, int]) -> list[Seat]:
+def kind_of(fragment: Fragment, usual: str) -> str:
+    """The kind of a fragment's devices: that of its place, or the usual one."""
     place = parse(fragment.place)
-    kind = PLATFORMS.get(place[0], place[0]) if place else next(iter(counts))
+    return kind_named(place[0]) if place else usual
+
+
+def _seats(fragment: Fragment, hosts: int, counts: Mapping[str, int], turn: dict[int, int]) -> list[Seat]:
+    kind = kind_of(fragment, next(iter(counts)))
     if fragment.replicas == 1 and fragment.shards > 1 and fragment.shards % hosts == 0:
         each = fragment.shards // hosts
         devices = tuple((turn[0] + number) % counts[kind] for number in range(each))

@@ -125,21 +125,21 @@ def thinned(points: np.ndarray, most: int = MOST_POINTS) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Group:
+class RunGroup:
     """Runs of one configuration, which differ by their seeds."""
 
     label: str
     runs: tuple[Logged, ...]
 
 
-def grouped(runs: Sequence[Logged]) -> list[Group]:
+def grouped(runs: Sequence[Logged]) -> list[RunGroup]:
     """The runs by their configurations; a group's name says what sets it apart."""
     found: dict[str, list[Logged]] = {}
     for run in runs:
         found.setdefault(json.dumps(run.configuration(), sort_keys=True, default=str), []).append(run)
     groups = list(found.values())
     chosen = [group[0].configuration() for group in groups]
-    return [Group(_label(mine, chosen), tuple(group)) for mine, group in zip(chosen, groups, strict=True)]
+    return [RunGroup(_label(mine, chosen), tuple(group)) for mine, group in zip(chosen, groups, strict=True)]
 
 
 def _label(mine: Mapping[str, Any], all_of_them: Sequence[Mapping[str, Any]]) -> str:

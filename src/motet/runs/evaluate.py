@@ -17,7 +17,7 @@ from motet.flow.environment import Environment, advance, begin
 from motet.flow.host import HostEnvironment
 from motet.flow.spaces import Box, Dict, Space, Tuple
 from motet.runs.decide import after, before, decide
-from motet.runs.host_evaluation import Limits, play
+from motet.runs.host_evaluation import PlayLimits, play
 from motet.runs.policy import Policy
 
 
@@ -66,7 +66,7 @@ def evaluate(
         check_task(policy, env)
     if isinstance(env, HostEnvironment):
         bounds.take(env)  # what others saw
-        limits = Limits(workers, step_timeout, restarts)
+        limits = PlayLimits(workers, step_timeout, restarts)
         return Evaluation(*play(policy, env, episodes, seed, max_steps, limits, explore), outside=bounds.take(env))
     if not isinstance(env, Environment):
         raise BadOption(f"env must be an environment, got {env!r}; motet.make(id) makes one of a name.")

@@ -28,7 +28,7 @@ CLOSING = 10.0
 
 
 @dataclass(frozen=True)
-class Limits:
+class PlayLimits:
     """Where the environments of an evaluation run, how long it waits for them, and how much it forgives."""
 
     workers: int | None = None
@@ -53,7 +53,7 @@ def play(
     episodes: int,
     seed: int,
     max_steps: int,
-    limits: Limits,
+    limits: PlayLimits,
     explore: bool = False,
 ) -> Episodes:
     """Each environment plays its share, so that short episodes are no likelier to be counted than long ones."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from motet import named
 from motet.errors import BadOption, MotetError
-from motet.flow.algorithm import Algorithm, Code
+from motet.flow.algorithm import Algorithm, OwnCode
 from motet.runs.reading import Damaged
 
 NOT_SAVED = ("parent",)
@@ -31,7 +31,7 @@ def to_json(algorithm: Algorithm) -> dict[str, Any]:
 
 
 def _option(each: dataclasses.Field[Any], value: Any) -> Any:
-    code: Code | None = each.metadata.get("code")
+    code: OwnCode | None = each.metadata.get("code")
     if code is None or value is None or isinstance(value, int | float):
         return _value(value)
     if not code.acts:
@@ -126,7 +126,7 @@ def read(options: Mapping[str, Any], algorithm: type[Algorithm] | Algorithm, *, 
         raise Damaged(f"its options fit no algorithm: {_kind(algorithm).__name__} has no {', '.join(unknown)}")
     made = {}
     for name, value in options.items():
-        code: Code | None = known[name].metadata.get("code")
+        code: OwnCode | None = known[name].metadata.get("code")
         if code is not None and isinstance(value, str):
             raise Damaged(f"{name} should be a number or an object, but is {value!r}")  # an option would import it
         if isinstance(algorithm, Algorithm) and _holds_code(value):

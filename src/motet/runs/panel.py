@@ -11,7 +11,7 @@ from rich.text import Text
 
 from motet.runs.diverging import diverging
 from motet.runs.glyphs import bar, duration, moment, short, size, sparkline
-from motet.runs.progress import Flow, Part, Progress
+from motet.runs.progress import FragmentActivity, LinkUsage, Progress
 
 WIDEST = 117
 NARROW = 72
@@ -119,7 +119,7 @@ def _losses(progress: Progress, width: int) -> Text:
     return words
 
 
-def _part(part: Part, width: int, label: int) -> Text:
+def _part(part: FragmentActivity, width: int, label: int) -> Text:
     """`actors   ██████▌···  computes 62%  waits for learner 38%        12.3 ms an iteration`."""
     words = Text(f"{part.name:<{label}}  ")
     if part.computing is None:
@@ -140,7 +140,7 @@ def _bar_width(width: int) -> int:
     return 20 if width >= NARROW else 8
 
 
-def _flow(flow: Flow, width: int, label: int) -> Text:
+def _flow(flow: LinkUsage, width: int, label: int) -> Text:
     """`policy   learner → actors    1.2 MB/s   depth 1   lag 1`."""
     words = Text(f"{flow.link:<{label}}  ")
     if width >= NARROW:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from motet.errors import BadOption
-from motet.runs.curves import AXES, Group, check_metrics, grouped, read_log, usual_metrics
+from motet.runs.curves import AXES, RunGroup, check_metrics, grouped, read_log, usual_metrics
 from motet.runs.spread import bootstrap, iqm
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d")
@@ -47,7 +47,7 @@ def plot(folders: Sequence[Path], output: Path, metrics: Sequence[str] = (), ove
     return output
 
 
-def _figure(groups: Sequence[Group], metrics: Sequence[str], over: Sequence[str]) -> Any:
+def _figure(groups: Sequence[RunGroup], metrics: Sequence[str], over: Sequence[str]) -> Any:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -68,7 +68,7 @@ def _figure(groups: Sequence[Group], metrics: Sequence[str], over: Sequence[str]
     return figure
 
 
-def _panel(axes: Any, groups: Sequence[Group], metric: str, over: str, last: bool) -> None:
+def _panel(axes: Any, groups: Sequence[RunGroup], metric: str, over: str, last: bool) -> None:
     from matplotlib.ticker import FuncFormatter
 
     for place, group in enumerate(groups):
@@ -85,7 +85,7 @@ def _panel(axes: Any, groups: Sequence[Group], metric: str, over: str, last: boo
         axes.set_xlabel(AXES[over])
 
 
-def _curve(axes: Any, group: Group, metric: str, over: str, colour: str, dash: Any) -> None:
+def _curve(axes: Any, group: RunGroup, metric: str, over: str, colour: str, dash: Any) -> None:
     curves = [run.curve(metric, over) for run in group.runs]
     style = {"color": colour, "linestyle": dash, "solid_capstyle": "round"}
     if len(curves) == 1:

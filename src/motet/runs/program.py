@@ -30,7 +30,7 @@ MODES = {"greedy": False, "explore": True}
 
 
 @dataclass(frozen=True)
-class Program:
+class DecisionProgram:
     """One way of deciding, as a function of a dictionary, whose arrays have a row for each environment."""
 
     decide: Callable[[Any], Any]
@@ -42,7 +42,7 @@ class Program:
         return jax.eval_shape(self.decide, self.inputs)
 
 
-def program(policy: Policy, explore: bool) -> Program:
+def program(policy: Policy, explore: bool) -> DecisionProgram:
     """observation, memory -> action, memory; and with random numbers, `key`: a key's two numbers for each row."""
     algorithm = policy.algorithm
     method = algorithm.act if explore else exploits(algorithm)
@@ -80,7 +80,7 @@ def program(policy: Policy, explore: bool) -> Program:
         leaves = jax.tree.leaves(decision.memory)
         return {"action": decision.action, **({"memory": leaves} if leaves else {})}
 
-    return Program(decide, given)
+    return DecisionProgram(decide, given)
 
 
 def write_stablehlo(policy: Policy, folder: Path) -> list[str]:
@@ -145,7 +145,7 @@ def _told(policy: Policy, form: str) -> dict[str, Any]:
     }
 
 
-def _signature(made: Program) -> dict[str, Any]:
+def _signature(made: DecisionProgram) -> dict[str, Any]:
     return {"inputs": _leaves(made.inputs), "outputs": _leaves(made.outputs)}
 
 

@@ -22,7 +22,7 @@ MEASURED = 0.2
 
 
 @dataclass(frozen=True)
-class Part:
+class FragmentActivity:
     """What a fragment did of late."""
 
     name: str
@@ -34,7 +34,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Flow:
+class LinkUsage:
     """What went over a link of late."""
 
     link: str
@@ -176,7 +176,7 @@ class Progress:
         return {name: float(self.last[name] or 0) for name in names}
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[FragmentActivity]:
         """What each fragment did of late."""
         found = []
         for name in self.fragments:
@@ -187,14 +187,14 @@ class Progress:
             }
             ordered = dict(sorted(waiting.items(), key=lambda item: -item[1]))
             seconds, computing = (self.usage.get(f"{name}/{what}") for what in ("iteration_seconds", "computing"))
-            found.append(Part(name, seconds, computing, ordered))
+            found.append(FragmentActivity(name, seconds, computing, ordered))
         return found
 
     @property
-    def flows(self) -> list[Flow]:
+    def flows(self) -> list[LinkUsage]:
         """What went over each link of late. A link between several fragments is counted as one."""
         what = ("bytes_per_second", "depth", "lag")
-        return [Flow(*link, *(self.usage.get(f"{link[0]}/{each}") for each in what)) for link in self.links]
+        return [LinkUsage(*link, *(self.usage.get(f"{link[0]}/{each}") for each in what)) for link in self.links]
 
     @property
     def restarts(self) -> int:

@@ -25,10 +25,10 @@ from motet.plan import presets
 from motet.plan.check import violations
 from motet.plan.plan import Plan
 from motet.plan.project import Ownership
-from motet.verify.pieces import REPLICAS, TWO_SHARDS, Difference, Pieces, distance
-from motet.verify.report import AlgorithmReport, Outcome
+from motet.verify.pieces import REPLICAS, TWO_SHARDS, Difference, PieceRunner, distance
+from motet.verify.report import AlgorithmReport, PlanOutcome
 from motet.verify.rules import Broken, broken
-from motet.verify.sequential import Call, Leaves, Sequential
+from motet.verify.sequential import Leaves, NodeCall, Sequential
 
 PLANS: dict[str, Plan] = {
     "anakin(2)": presets.anakin(2),
@@ -75,7 +75,7 @@ def check_algorithm(
             graph = trace(algorithm, task, iterations=iterations, cuts=cuts)
         except BadAlgorithm as error:
             return AlgorithmReport(*title, refused=str(error))
-        listener = Listener(Pieces(graph))
+        listener = Listener(PieceRunner(graph))
         states = Sequential(graph, seed, listener)(iterations)
         outcomes = [
             _outcome(graph, name, plan, seed, iterations, states)
@@ -89,11 +89,11 @@ def check_algorithm(
 class Listener:
     """Looks at calls of the whole run, and runs them in pieces."""
 
-    pieces: Pieces
+    pieces: PieceRunner
     calls: Counter[str] = field(default_factory=Counter)
     found: dict[str, Broken] = field(default_factory=dict)
 
-    def __call__(self, call: Call) -> None:
+    def __call__(self, call: NodeCall) -> None:
         node = call.node
         if node.kind not in AUTHORS or node.site != node.name or node.name.rstrip("_0123456789") in OURS:
             return
@@ -124,24 +124,26 @@ def _concerns(graph: Graph, plan: Plan) -> bool:
     return bool(graph.roles.replay) or not any("remember" in each.nodes for each in plan.fragments.values())
 
 
-def _outcome(graph: Graph, name: str, plan: Plan, seed: int, iterations: int, states: Mapping[str, Leaves]) -> Outcome:
+def _outcome(
+    graph: Graph, name: str, plan: Plan, seed: int, iterations: int, states: Mapping[str, Leaves]
+) -> PlanOutcome:
     """Run a plan, and compare the states it ends with."""
     devices = devices_for(plan)
     refused = violations(graph, plan, {platform: len(found) for platform, found in devices.items()})
     if refused:
-        return Outcome(name, tuple(refused))
+        return PlanOutcome(name, tuple(refused))
     try:
         # In one thread: double precision is switched on in this one.
         outcome = engine.run(graph, plan, devices, _Deaf(), iterations, Settings(seed), mode="serial")
     except MotetError as error:
-        return Outcome(name, (str(error),))
+        return PlanOutcome(name, (str(error),))
     owner, held = Ownership(graph, plan).owner, outcome.variables
     found = [
         difference
         for var in _states(graph)
         for difference in _differences(graph, var, states[var], [each[var] for each in held[owner[var]]])
     ]
-    return Outcome(name, (), max(found, key=lambda each: each.largest / each.scale, default=None))
+    return PlanOutcome(name, (), max(found, key=lambda each: each.largest / each.scale, default=None))
 
 
 def _states(graph: Graph) -> list[str]:

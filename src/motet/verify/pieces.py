@@ -15,7 +15,7 @@ from motet.flow.batch import SHARDS
 from motet.flow.combine import join
 from motet.flow.graph import Cut, Graph, Node, Var
 from motet.flow.values import is_key
-from motet.verify.sequential import Call, Leaves
+from motet.verify.sequential import Leaves, NodeCall
 
 REPLICAS, TWO_SHARDS = Cut(2), Cut(2, 2)
 """Two pieces that know nothing of each other, and two that collectives join."""
@@ -42,7 +42,7 @@ class Difference:
         return f"{self.leaf} by {self.largest:.2g}, where its largest number is {self.scale:.2g}"
 
 
-class Pieces:
+class PieceRunner:
     """The nodes of one graph, run in pieces."""
 
     def __init__(self, graph: Graph):
@@ -56,7 +56,7 @@ class Pieces:
             return False
         return cut.shards > 1 or not (node.statistic or node.kind == "apply")
 
-    def differences(self, call: Call, cut: Cut) -> list[Difference]:
+    def differences(self, call: NodeCall, cut: Cut) -> list[Difference]:
         """What comes out otherwise; an empty list: nothing."""
         node = call.node
         reads = [self.graph.variables[name] for name in node.reads]
@@ -76,7 +76,7 @@ class Pieces:
             for leaf, axis, blocks in zip(leaves, var.axes, var.blocks, strict=True)
         ]
 
-    def _run(self, node: Node, cut: Cut, call: Call, pieces: list[list[Any]]) -> list[Leaves]:
+    def _run(self, node: Node, cut: Cut, call: NodeCall, pieces: list[list[Any]]) -> list[Leaves]:
         """What each piece writes."""
         if (node.name, cut) not in self._functions:
             function = jaxpr_as_fun(node.code[cut])

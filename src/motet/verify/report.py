@@ -15,7 +15,7 @@ WIDTH = 100
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PlanOutcome:
     """What a plan made of the algorithm."""
 
     plan: str
@@ -45,7 +45,7 @@ class AlgorithmReport:
     """The rules that methods broke, in the order of the loop."""
     methods: tuple[str, ...] = ()
     """What was called whole and in pieces."""
-    plans: tuple[Outcome, ...] = ()
+    plans: tuple[PlanOutcome, ...] = ()
     refused: str = ""
     """Why the loop could not even be traced."""
 

@@ -23,7 +23,7 @@ Leaves = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Call:
+class NodeCall:
     """One run of a node: where it stands in the loops, what it read and what it wrote."""
 
     node: Node
@@ -45,7 +45,7 @@ class Sequential:
 
     graph: Graph
     seed: int
-    listen: Callable[[Call], None]
+    listen: Callable[[NodeCall], None]
     """Told of every call of a node that computes."""
     store: dict[str, Leaves] = field(default_factory=dict)
     pool: Pool | None = None
@@ -95,11 +95,11 @@ class Sequential:
             self._write(node, self._ask(node))
             return
         key = node_keys(self._root, [node.name], path)[node.name]
-        call = Call(node, path, key, read, ())
+        call = NodeCall(node, path, key, read, ())
         leaves = [leaf for each in read for leaf in each]
         results = self._function(node)(key, np.int32(0), call.index, *leaves)
         wrote = self._write(node, tuple(results))
-        self.listen(Call(node, path, key, read, wrote))
+        self.listen(NodeCall(node, path, key, read, wrote))
 
     def _read(self, var: str) -> Leaves:
         if var in self._views:

@@ -9,6 +9,7 @@ alone beside it: an upgrade of JAX may cost speed, never correctness. `MOTET_PLA
 | `callback` | a program asks host environments in 5 us | JAX's own `io_callback`, 120 us |
 | `clone` | replicas on other devices load what the first one compiled | each compiles for itself |
 | `hashes` | a random number's hash is one operation | JAX's loop of several |
+| `products` | a layer's gradient takes 70 us instead of 170 | Eigen, as XLA calls it |
 | `options` | how XLA orders and splits small operations | its own choice |
 | `prepare` | computing in the thread that asks | JAX hands over to a thread of its own |
 """

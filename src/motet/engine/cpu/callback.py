@@ -6,7 +6,9 @@ memory, so that a call can be made with the numbers as they lie there, in a twen
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -65,11 +67,22 @@ def _works(ask: Any) -> bool:
 
 def _lower(context: Any, *operands: Any, call: Answer, avals: Any) -> Any:
     def answer(*arguments: np.ndarray) -> tuple[np.ndarray, ...]:
+        _stay()
         return _exactly(call(*arguments), avals)
 
     context.module_context.add_host_callback(answer)
     place = np.uint64(len(context.module_context.host_callbacks) - 1)
     return jax.ffi.ffi_lowering("xla_ffi_python_cpu_callback", has_side_effect=True)(context, *operands, index=place)
+
+
+def _stay() -> None:
+    """Let Python know this thread from now on. XLA's threads are none of Python's, which would make all that it has of
+    a thread, a stack above all, for each call anew: as much work as a small environment's step."""
+    if not hasattr(_known, "stays"):
+        _known.stays = ctypes.pythonapi.PyGILState_Ensure()
+
+
+_known = threading.local()
 
 
 def _exactly(leaves: tuple[np.ndarray, ...], avals: Any) -> tuple[np.ndarray, ...]:

@@ -19,7 +19,7 @@ from motet.engine.cpu.switch import enabled
 
 
 @dataclass(frozen=True)
-class Made:
+class CompiledProgram:
     """A program and how it came about."""
 
     program: jax.stages.Compiled
@@ -35,7 +35,7 @@ class Made:
 class Template:
     """What programs of other devices are made from."""
 
-    made: Made
+    made: CompiledProgram
     packed: tuple[bytes, Any, Any] | None
     """The program's code and the structure of its arguments and results; None: it cannot be copied."""
 
@@ -53,7 +53,7 @@ class Template:
             return None
 
 
-def template(made: Made) -> Template:
+def template(made: CompiledProgram) -> Template:
     """Take a copy of a program that was not called yet: XLA does not give out one that has begun to sort."""
     if not made.new or not enabled():
         return Template(made, None)
@@ -75,7 +75,7 @@ def _unpacker() -> Any | None:
         return None
 
     class Unpacker(_JaxPjrtUnpickler):
-        def __init__(self, file: io.BytesIO, made: Made, device: Any):
+        def __init__(self, file: io.BytesIO, made: CompiledProgram, device: Any):
             super().__init__(file, device.client, (device,))
             self.devices_by_id = {made.device.id: device}
             self.options = get_compile_options(

@@ -1,8 +1,7 @@
 """Random numbers whose hash is one operation.
 
 JAX makes Threefry a loop on CPUs, of several operations a round: ten hashes took a third of an iteration that learned
-from a replay. Here it is written out. The numbers are the same. Only programs that are lowered with `lowering()` have
-it; JAX's own rule is left as it is.
+from a replay. Here it is written out. The numbers are the same.
 """
 
 from __future__ import annotations
@@ -13,29 +12,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-
-from motet.engine.cpu.switch import enabled
-
-
-def lowering() -> dict[str, Any]:
-    """Arguments for `jax.stages.Traced.lower` that write hashes out; none where this version of JAX has no such way."""
-    parameters = _parameters() if enabled() else None
-    return {} if parameters is None else {"_private_parameters": parameters}
-
-
-@functools.cache
-def _parameters() -> Any | None:
-    try:
-        from jax.extend.random import threefry2x32_p
-        from jax.interpreters import mlir
-
-        rule = mlir.lower_fun(threefry, multiple_results=True)
-        parameters = mlir.LoweringParameters(override_lowering_rules=((threefry2x32_p, rule),))
-        # An argument that is not known, or a rule that is not heeded, is found out here and not in a run.
-        trial = jax.jit(jax.random.bits).trace(jax.random.key(0)).lower(_private_parameters=parameters)
-        return parameters if "while" not in trial.as_text() else None
-    except (ImportError, AttributeError, TypeError):
-        return None
 
 
 @jax.jit  # traced and lowered once for each shape, not once for each hash

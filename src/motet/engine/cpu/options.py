@@ -29,11 +29,16 @@ def cpu_options(jaxpr: Any, alone: bool, once: bool = False) -> dict[str, str | 
         return dict(QUICKLY)
     rows, multiplications = largest_products(jaxpr)
     if rows < MANY_ROWS:
-        options["xla_cpu_experimental_ynn_fusion_type"] = ""
+        options[YNNPACK] = ""
     if not alone or multiplications <= SMALL_PRODUCT:
         options["xla_cpu_scheduler_type"] = "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"
         options["xla_disable_hlo_passes"] = "cpu-parallel-task-assigner"
     return options
+
+
+def by_eigen(options: dict[str, str | bool]) -> bool:
+    """Whether Eigen multiplies matrices, not YNNPACK."""
+    return options.get(YNNPACK) == ""
 
 
 def compiled(lowered: Any, options: dict[str, str | bool]) -> tuple[Any, dict[str, str | bool]]:
@@ -47,6 +52,8 @@ def compiled(lowered: Any, options: dict[str, str | bool]) -> tuple[Any, dict[st
         return lowered.compile(known), known
 
 
+YNNPACK = "xla_cpu_experimental_ynn_fusion_type"
+"""What YNNPACK is to compute; nothing, and Eigen does."""
 QUICKLY: dict[str, str | bool] = {
     "xla_backend_optimization_level": "0",
     "xla_cpu_opt_preset": "CPU_OPT_PRESET_FAST_COMPILE",

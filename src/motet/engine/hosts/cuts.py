@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from motet.engine.cut import RunCut, Share
+from motet.engine.cut import RunCut, WorkerShare
 from motet.engine.cutter import Pending, Watched
 
 EVERY = 5.0
@@ -50,7 +50,7 @@ class Cuts:
         self.cost = seconds
         self.told()
 
-    def add(self, iteration: int, share: Share, seconds: float) -> None:
+    def add(self, iteration: int, share: WorkerShare, seconds: float) -> None:
         """A worker's share has come, which took so long to copy. At the end of a run they come unasked."""
         found = self._pending.setdefault(iteration, Pending())
         found.shares[share.worker] = share

@@ -18,7 +18,7 @@ from motet.engine.hosts.generation import Generation
 from motet.engine.hosts.onlooker import Nobody, Onlooker
 from motet.engine.hosts.post import Keys
 from motet.engine.hosts.reach import Launcher, Lost
-from motet.engine.hosts.task import Task
+from motet.engine.hosts.task import HostedRun
 from motet.engine.report import Collector
 from motet.engine.run import LinkUse, Outcome, Reporter
 from motet.errors import MotetError
@@ -62,7 +62,7 @@ class TooManyLosses(MotetError, RuntimeError):
 class Driver:
     """One run over hosts."""
 
-    task: Task
+    task: HostedRun
     plan: Plan
     launcher: Launcher
     reporter: Reporter

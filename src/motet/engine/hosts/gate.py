@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from motet.engine.cut import Share, take
+from motet.engine.cut import WorkerShare, take
 from motet.engine.perform import Performer
 from motet.engine.requests import Done
 from motet.engine.run import Reporter
@@ -20,7 +20,7 @@ from motet.engine.run import Reporter
 class Gate:
     """A visitor of the workers of one host."""
 
-    def __init__(self, reporter: Reporter, on_share: Callable[[int, Share, float], None]):
+    def __init__(self, reporter: Reporter, on_share: Callable[[int, WorkerShare, float], None]):
         """`on_share` is given what a worker holds at a cut, and how long it took to copy it."""
         self.reporter, self.on_share = reporter, on_share
         self.ahead: Callable[[], int] = lambda: 1

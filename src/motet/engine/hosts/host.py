@@ -23,7 +23,7 @@ import numpy as np
 from motet.engine import adopt, cut, threads
 from motet.engine.assemble import Assembly, assemble
 from motet.engine.conditions import conditions
-from motet.engine.cut import RunCut, Share
+from motet.engine.cut import RunCut, WorkerShare
 from motet.engine.hosts import group
 from motet.engine.hosts import task as tasks
 from motet.engine.hosts.crossing import Crossings
@@ -75,7 +75,7 @@ class Host:
         self.post: Post | None = None
         self.reporter: Reporter | None = None
         self.assembly: Assembly | None = None
-        self.task: tasks.Task | None = None
+        self.task: tasks.HostedRun | None = None
         self.gate: Gate | None = None
         self.showing: Showing | None = None
         self.thread: threading.Thread | None = None
@@ -124,7 +124,9 @@ class Host:
         self._assemble(graph, plan, devices, task, self.post)
         return {**told, "address": self.post.address}
 
-    def _assemble(self, graph: Graph, plan: Plan, devices: Mapping[str, Any], task: tasks.Task, post: Post) -> None:
+    def _assemble(
+        self, graph: Graph, plan: Plan, devices: Mapping[str, Any], task: tasks.HostedRun, post: Post
+    ) -> None:
         assert self.reporter is not None and self.gate is not None and self.showing is not None
         reporter, showing = self.reporter, self.showing
         self.assembly = assembly = assemble(
@@ -213,7 +215,7 @@ class Host:
     def _learner(self, iteration: int, leaves: tuple[Any, ...]) -> tuple[int, Packed]:
         """The learner state after so many iterations, to be sent."""
         assert self.reporter is not None
-        share = Share("learner", "", 0, {self.reporter.graph.roles.learner: leaves})
+        share = WorkerShare("learner", "", 0, {self.reporter.graph.roles.learner: leaves})
         return iteration, pack(RunCut(iteration, {"learner": share}))
 
     def stop(self) -> None:
@@ -248,7 +250,7 @@ class Host:
         """What a worker shows of an iteration: whoever leads puts the parts together."""
         self.tell("reported", iteration, {name: tuple(map(np.array, leaves)) for name, leaves in values.items()})
 
-    def _share(self, iteration: int, share: Share, seconds: float) -> None:
+    def _share(self, iteration: int, share: WorkerShare, seconds: float) -> None:
         self.tell("share", iteration, pack(RunCut(iteration, {share.worker: share})), seconds)
 
     def _run(self) -> None:
@@ -289,7 +291,7 @@ class Host:
         for each in self.assembly.performers:
             if learner in each.worker.variables and each.worker.index == 0:
                 leaves = tuple(map(on_host, each.worker.variables[learner]))
-                shares[each.worker.name] = Share(each.worker.name, each.worker.fragment, 0, {learner: leaves})
+                shares[each.worker.name] = WorkerShare(each.worker.name, each.worker.fragment, 0, {learner: leaves})
         mine = {name for name in plan.fragments if self.index in hosts_of(plan, name)}
         lanes = tuple(replace(lane, spans=tuple(map(_by_the_wall, lane.spans))) for lane in found.timeline)
         found = replace(found, variables={name: [] for name in mine}, timeline=lanes)

@@ -38,7 +38,7 @@ def _nothing(env: Any) -> None: ...
 
 
 @dataclass(frozen=True)
-class Task:
+class HostedRun:
     """A run, as its hosts know it."""
 
     algorithm: Any
@@ -62,7 +62,7 @@ class Task:
         graph: Graph,
         settings: Settings,
         tells: Callable[[Any], Any] = _nothing,
-    ) -> Task:
+    ) -> HostedRun:
         configuration = {name: jax.config.values[name] for name in CARRIED if name in jax.config.values}
         told = (plan.to_json(), graph.iterations, settings, fingerprint(graph), configuration, tells)
         return cls(algorithm, env, *told)
@@ -83,7 +83,7 @@ class Task:
         return trace(self.algorithm, self.env, iterations=self.iterations, cuts=plan.cuts()), plan
 
 
-def unpack(packed: bytes) -> Task:
+def unpack(packed: bytes) -> HostedRun:
     """The task in another process, which may find modules where the first one does."""
     path, inner = cloudpickle.loads(packed)
     # A folder that was sent along is where this process is.

@@ -23,7 +23,7 @@ NARROW = 0.35
 
 
 @dataclass(frozen=True)
-class Span:
+class DrawnSpan:
     kind: str
     name: str
     start: float
@@ -35,10 +35,10 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Lane:
+class DrawnLane:
     name: str
     fragment: str
-    spans: tuple[Span, ...]
+    spans: tuple[DrawnSpan, ...]
 
     def shares(self) -> dict[str, float]:
         """Which part of its time each kind took. What a program waits for inside, the environments do."""
@@ -52,7 +52,7 @@ class Lane:
         return {kind: spent / total for kind, spent in sums.items() if spent > 0}
 
 
-def read(told: Any) -> list[Lane]:
+def read(told: Any) -> list[DrawnLane]:
     """The lanes of a timeline.json that have something to show; a ValueError says that it is none."""
     lanes = []
     for lane in _list(told.get("lanes") if isinstance(told, Mapping) else None):
@@ -61,14 +61,14 @@ def read(told: Any) -> list[Lane]:
         names = _list(lane.get("names"))
         spans = tuple(_span(each, names) for each in _list(lane.get("spans")))
         if spans:
-            lanes.append(Lane(str(lane.get("name")), str(lane.get("fragment")), spans))
+            lanes.append(DrawnLane(str(lane.get("name")), str(lane.get("fragment")), spans))
     return lanes
 
 
-def _span(told: Any, names: Sequence[Any]) -> Span:
+def _span(told: Any, names: Sequence[Any]) -> DrawnSpan:
     match told:
         case [str(kind), int(name), int(start), int(end)] if kind in KINDS and 0 <= name < len(names) and start <= end:
-            return Span(kind, str(names[name]), start / 1e6, end / 1e6)
+            return DrawnSpan(kind, str(names[name]), start / 1e6, end / 1e6)
     raise ValueError(f"a span should be [kind, name, start, end], but is {str(told)[:60]}")
 
 
@@ -78,7 +78,7 @@ def _list(value: Any) -> list[Any]:
     return value
 
 
-def together(lanes: Sequence[Lane]) -> list[Lane]:
+def together(lanes: Sequence[DrawnLane]) -> list[DrawnLane]:
     """The lanes while all of them were looked at: whoever began first only waited for the others to be compiled."""
     start = max((min(span.start for span in lane.spans) for lane in lanes), default=0.0)
     end = min((max(span.end for span in lane.spans) for lane in lanes), default=0.0)
@@ -96,7 +96,7 @@ def together(lanes: Sequence[Lane]) -> list[Lane]:
     return cut if all(lane.spans for lane in cut) else list(lanes)
 
 
-def draw(lanes: Sequence[Lane], colours: Mapping[str, str]) -> str:
+def draw(lanes: Sequence[DrawnLane], colours: Mapping[str, str]) -> str:
     """The lanes, below each other; each is named, in the colour of its fragment."""
     first = min(span.start for lane in lanes for span in lane.spans)
     last = max(span.end for lane in lanes for span in lane.spans)
@@ -123,15 +123,15 @@ def draw(lanes: Sequence[Lane], colours: Mapping[str, str]) -> str:
     return "".join([*parts, "</svg>"])
 
 
-def _visible(spans: Sequence[Span], scale: float) -> list[Span]:
+def _visible(spans: Sequence[DrawnSpan], scale: float) -> list[DrawnSpan]:
     """Long ones first, so that what happens inside lies on top; neighbours of one kind that are too short to see are
     one."""
-    found: list[Span] = []
+    found: list[DrawnSpan] = []
     for span in sorted(spans, key=lambda each: each.start):
         last = found[-1] if found else None
         near = last is not None and last.kind == span.kind and (span.start - last.end) * scale < NARROW
         if last is not None and near and span.seconds * scale < NARROW:
-            found[-1] = Span(last.kind, last.name, last.start, max(last.end, span.end))
+            found[-1] = DrawnSpan(last.kind, last.name, last.start, max(last.end, span.end))
         else:
             found.append(span)
     return sorted(found, key=lambda each: -each.seconds)
