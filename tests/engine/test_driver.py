@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 import threading
@@ -41,11 +42,19 @@ COARSE = over(motet.coarse(2), 2)
 LAG = over(motet.coarse(2, lag=1), 2)
 
 
-def local(plan: Plan, algorithm: Any = A2C, env: str = "CartPole-v1") -> tuple[list[np.ndarray], list[np.ndarray]]:
+def local(
+    plan: Plan, algorithm: Any = A2C, env: str = "CartPole-v1", rounds: int = ROUNDS
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """The same plan in one process."""
-    graph = traced(algorithm, plan, motet.make(env), ROUNDS)
-    outcome, watcher = run(graph, plan, iterations=ROUNDS)
+    graph = traced(algorithm, plan, motet.make(env), rounds)
+    outcome, watcher = run(graph, plan, iterations=rounds)
     return learner(graph, outcome), watcher.seen
+
+
+@functools.cache
+def undisturbed() -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """What a long run comes to if nothing happens."""
+    return local(LAG, ALGORITHMS["impala"], rounds=LONG)
 
 
 @pytest.mark.parametrize(
@@ -92,31 +101,36 @@ def slowly(seconds: float) -> Callable[[int, LocalHosts], None]:
     return launched
 
 
-class Killing(LocalLauncher):
-    """Kills a host of each generation when the run has come to an iteration."""
+LONG = 100
+"""Iterations of a run in which something is to happen before its end, however busy the machine is."""
 
-    def __init__(self, count: int, at: list[tuple[int, int]]):
+
+class Killing(LocalLauncher):
+    """Kills a host of each generation when the run has come to an iteration, and to a cut to go on from if one is
+    `wanted`. Until then workers take their time."""
+
+    def __init__(self, count: int, at: list[tuple[int, int]], wanted: bool = True):
         super().__init__(count, self.launched)
-        self.at, self.generations = list(at), 0
+        self.at, self.wanted, self.generations = list(at), wanted, 0
 
     def launched(self, generation: int, hosts: LocalHosts) -> None:
         self.generations = generation
-        slowly(0.05)(generation, hosts)
         if self.at:
+            slowly(0.05)(generation, hosts)
             host, iteration = self.at.pop(0)
             threading.Thread(target=self._kill, args=(hosts, host, iteration), daemon=True).start()
 
     def _kill(self, hosts: LocalHosts, host: int, iteration: int) -> None:
-        while self.driver.told < iteration:
+        while self.driver.told < iteration or (self.wanted and self.driver.cut() is None):
             time.sleep(0.005)
         hosts.kill(host)
 
     driver: Any = None
 
 
-def disturbed(at: list[tuple[int, int]], every: float = 0.02) -> tuple[Led, list[np.ndarray], Killing]:
-    launcher = Killing(2, at)
-    led = Led(ALGORITHMS["impala"], LAG, launcher, every=every)
+def disturbed(at: list[tuple[int, int]], cuts: bool = True) -> tuple[Led, list[np.ndarray], Killing]:
+    launcher = Killing(2, at, cuts)
+    led = Led(ALGORITHMS["impala"], LAG, launcher, every=0.02 if cuts else 1e9, iterations=LONG)
     launcher.driver = led.driver
     return led, led.run(), launcher
 
@@ -124,7 +138,7 @@ def disturbed(at: list[tuple[int, int]], every: float = 0.02) -> tuple[Led, list
 def test_a_lost_host_changes_nothing() -> None:
     """Law 15, with hosts that are no processes: parameters, metrics and traffic are those of the run without a loss."""
     led, ours, launcher = disturbed([(1, 3), (0, 5)])
-    whole, rows = local(LAG, ALGORITHMS["impala"])
+    whole, rows = undisturbed()
     assert launcher.generations == 3
     for host, recovery in zip((1, 0), led.driver.recoveries, strict=True):
         assert re.fullmatch(rf"host {host} \(.*, process \d+\) was killed by a test", recovery.cause)
@@ -132,7 +146,7 @@ def test_a_lost_host_changes_nothing() -> None:
     assert_identical(ours, whole)
     assert_identical(led.seen, rows)
     assert led.outcome is not None
-    table = traffic(led.graph, LAG, project(led.graph, LAG), ROUNDS)
+    table = traffic(led.graph, LAG, project(led.graph, LAG), LONG)
     assert sum(use.bytes for use in led.outcome.links) == sum(row.bytes for row in table)
 
 
@@ -151,7 +165,7 @@ def test_without_a_restore_the_run_is_another(monkeypatch: pytest.MonkeyPatch) -
     led, ours, _ = disturbed([(1, 3)])
     assert led.driver.recoveries and led.driver.recoveries[0].iteration > 0
     with pytest.raises(AssertionError):
-        assert_identical(ours, local(LAG, ALGORITHMS["impala"])[0])
+        assert_identical(ours, undisturbed()[0])
 
 
 def test_a_process_that_is_stopped_while_it_traces_is_replaced_as_soon() -> None:
@@ -171,16 +185,16 @@ def test_a_process_that_is_stopped_while_it_traces_is_replaced_as_soon() -> None
 
 
 def test_a_loss_before_the_first_cut_begins_anew() -> None:
-    led, ours, _ = disturbed([(0, 1)], every=1e9)
+    led, ours, _ = disturbed([(0, 1)], cuts=False)
     assert led.driver.recoveries[0].iteration == 0
-    assert_identical(ours, local(LAG, ALGORITHMS["impala"])[0])
-    assert len(led.seen) == ROUNDS
+    assert_identical(ours, undisturbed()[0])
+    assert len(led.seen) == LONG
 
 
 def test_too_many_losses_in_a_row_end_the_run_with_their_causes() -> None:
     said = r"lost 4 times in a row.*host 1 .* was killed by a test.*motet resume"
     with pytest.raises(TooManyLosses, match=said) as caught:
-        disturbed([(1, 0)] * 9, every=1e9)
+        disturbed([(1, 0)] * 9, cuts=False)
     assert len(caught.value.recoveries) == 3 and all(each.iteration == 0 for each in caught.value.recoveries)
 
 
@@ -204,9 +218,9 @@ def test_hosts_that_are_stopped_while_they_start_are_replaced_soon(
     """They have no pulse yet: one is known by the other, both by how long the generation before took."""
     monkeypatch.setattr(reach, "AT_LEAST", 2.0)
     launcher = Stopping(stopped)
-    led = Led(ALGORITHMS["impala"], LAG, launcher, every=0.02)
+    led = Led(ALGORITHMS["impala"], LAG, launcher, every=0.02, iterations=LONG)
     launcher.driver = led.driver
-    assert_identical(led.run(), local(LAG, ALGORITHMS["impala"])[0])
+    assert_identical(led.run(), undisturbed()[0])
     killed, late = led.driver.recoveries
     assert "was killed by a test" in killed.cause
     said = re.fullmatch(rf"host {stopped[0]} has not answered for ([\d.]+) s \(asked to describe\)", late.cause)
@@ -214,19 +228,20 @@ def test_hosts_that_are_stopped_while_they_start_are_replaced_soon(
 
 
 def test_a_run_is_stopped_at_a_cut_and_goes_on_from_there() -> None:
-    led = Led(ALGORITHMS["impala"], LAG, LocalLauncher(2, slowly(0.4)), final=True)
+    led = Led(ALGORITHMS["impala"], LAG, LocalLauncher(2, slowly(0.1)), final=True, iterations=LONG)
     thread = threading.Thread(target=led.run)
     thread.start()
     while led.driver.told < 2:
         time.sleep(0.005)
     assert led.driver.stop()
     thread.join(60)
-    assert led.outcome is not None and 2 <= led.outcome.iterations < ROUNDS
+    assert led.outcome is not None and 2 <= led.outcome.iterations < LONG
     assert [cut.iteration for cut in led.cuts] == [led.outcome.iterations]
-    on = Led(ALGORITHMS["impala"], LAG, LocalLauncher(2), start=led.cuts[-1])
+    on = Led(ALGORITHMS["impala"], LAG, LocalLauncher(2), start=led.cuts[-1], iterations=LONG)
     on.meter.load(led.cuts[-1].iteration, led.cuts[-1].watched, [])
-    assert_identical(on.run(), local(LAG, ALGORITHMS["impala"])[0])
-    assert_identical([*led.seen, *on.seen], local(LAG, ALGORITHMS["impala"])[1])
+    whole, rows = undisturbed()
+    assert_identical(on.run(), whole)
+    assert_identical([*led.seen, *on.seen], rows)
 
 
 def test_an_error_comes_with_its_own_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
