@@ -24,8 +24,8 @@ train: .venv/trains  ## train PPO on CartPole, with a progress display
 
 # What compares bits is run as users' programs are compiled. All else is safe under quick compilation: it compares within
 # a tolerance, or two runs of the same programs.
-BITS := tests/replay/test_tree.py tests/replay/test_draws.py tests/laws/test_law_5_lag_is_exact.py \
-	tests/laws/test_law_16_control_flow_has_no_clock.py
+BITS := tests/replay tests/laws/test_law_5_lag_is_exact.py tests/laws/test_law_5_contents.py \
+	tests/laws/test_replay_in_a_plan.py tests/laws/test_law_16_control_flow_has_no_clock.py
 
 # What compares a run with a clock has the machine to itself.
 CLOCKED := tests/engine/test_virtual.py

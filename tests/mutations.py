@@ -100,8 +100,8 @@ MUTATIONS = {
     "any loop may lag": Mutation(
         "a lag inside the iteration is accepted for values that are not late",
         "plan/protocol.py",
-        "loop.every == 1 and all(graph.variables[var].late for var in vars)",
-        "loop.every == 1",
+        "_counts_on(graph, loop) and all(graph.variables[var].late for var in vars)",
+        "_counts_on(graph, loop)",
         (PROTOCOL, BAD),
     ),
     "room for one": Mutation(
@@ -388,7 +388,7 @@ def run(tests: tuple[str, ...], folder: Path, *how: str) -> tuple[int, str]:
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
         return 1, f"(hangs, given up after {TIMEOUT:g} s)"
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
     return done.returncode, failed[1] if failed else (done.stdout + done.stderr)[-500:].strip()
 
 

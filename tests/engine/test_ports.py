@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ import pytest
 
 import motet
 from motet.engine import join as joining
+from motet.engine import run as running
 from motet.engine.assemble import Settings, assemble
 from motet.engine.place import Place
 from motet.engine.ports import Channel, Message, Ports
@@ -130,24 +132,42 @@ def test_the_ages_of_all_wires_of_a_link_are_counted() -> None:
     assert lags == {"actors": {1: 8}, "targets": {1: 4}}
 
 
+def test_several_wires_between_the_same_two_are_counted_together() -> None:
+    """Under `latest`, a worker has its policy from the start of an iteration and from each update of the one before."""
+    plan = motet.central(2, lag="latest")
+    graph = traced(ALGORITHMS["dqn"], plan, iterations=6)
+    assembly = assemble(graph, plan, {"cpu": jax.devices()}, Settings())
+    policy = [wire for wire in assembly.recurring if wire.link == "policy"]
+    assert len({(wire.source, wire.target) for wire in policy}) < len(policy)
+    performer = next(each for each in assembly.performers if each.worker.fragment == policy[0].target)
+    for number, wire in enumerate(policy):
+        performer.ports.ages[wire] = Counter({number: 1})
+    (use,) = (use for use in running._links(assembly) if use.link == "policy")
+    assert dict(use.lags) == dict.fromkeys(range(len(policy)), 1)
+
+
 def test_two_threads_may_bypass_the_cache_at_once() -> None:
     from motet.engine import cache
 
     name = "jax_persistent_cache_min_compile_time_secs"
     before = jax.config.values[name]
-    inside, leave = threading.Barrier(2), threading.Barrier(2)
+    entered, left = threading.Event(), threading.Event()
+    seen = []
 
-    def bypass() -> None:
+    def second() -> None:
+        """Comes in after the first, and leaves after it."""
         with cache.bypassed():
-            inside.wait()
-            assert jax.config.values[name] == float("inf")
-            leave.wait()
+            entered.set()
+            assert left.wait(10)
+            seen.append(jax.config.values[name])
 
-    threads = [threading.Thread(target=bypass) for _ in range(2)]
-    for thread in threads:
+    thread = threading.Thread(target=second)
+    with cache.bypassed():
         thread.start()
-    for thread in threads:
-        thread.join()
+        assert entered.wait(10)
+    left.set()
+    thread.join()
+    assert seen == [float("inf")]
     assert jax.config.values[name] == before
 
 

@@ -312,14 +312,43 @@ def test_a_masked_mean_is_exact_with_the_batchs_own() -> None:
     assert any("computes a statistic" in each for each in complaints(algorithm, CENTRAL))
 
 
+UNTOLD: dict[str, Callable[[Any, ROLLOUT], Any]] = {
+    "a largest, behind a test of the rows": lambda params, rollout: jax.lax.cond(
+        jnp.any(rollout.extras > 0), lambda: jnp.max(rollout.extras), lambda: jnp.zeros(())
+    ),
+    "a sum, behind a test of the rows": lambda params, rollout: jax.lax.cond(
+        jnp.any(rollout.extras > 0), lambda: jnp.sum(rollout.extras), lambda: jnp.zeros(())
+    ),
+    "a sum, of rows taken by number": lambda params, rollout: jnp.sum(
+        rollout.extras[:, 2 * (jnp.arange(rollout.extras.shape[1]) // 2)]
+    ),
+    "a mean that depends on the number of rows": lambda params, rollout: (
+        jnp.mean(rollout.extras) if rollout.extras.shape[1] == ENVS else jnp.sum(rollout.extras)
+    ),
+}
+"""Of these cannot be told how they come from the rows: averages of the pieces would be something else, or be right by
+luck."""
+
+
+@pytest.mark.parametrize("case", UNTOLD)
+def test_what_cannot_be_told_is_not_averaged_silently(case: str) -> None:
+    algorithm = Sketch(learn=UNTOLD[case])
+    for plan in (SHARDED, CENTRAL):
+        (message,) = complaints(algorithm, plan)
+        assert "returns study (of which cannot be told how it comes from the rows)" in message
+        assert not complaints(algorithm, replace(plan, per_replica=("study",)))
+    assert not complaints(algorithm, WHOLE) and not complaints(algorithm, COARSE)
+
+
 def test_whole_numbers_have_no_average() -> None:
-    """What is not known is averaged, as far as it can be."""
+    """Not even where it is accepted that pieces are averaged."""
 
     def unknown(params: Any, rollout: motet.Rollout) -> Any:
         return jax.lax.cond(jnp.any(rollout.extras > 0), lambda: jnp.int32(1), lambda: jnp.int32(0))
 
     for plan in (SHARDED, CENTRAL):
-        (message,) = complaints(Sketch(learn=unknown), plan)
+        assert "of which cannot be told" in complaints(Sketch(learn=unknown), plan)[0]
+        (message,) = complaints(Sketch(learn=unknown), replace(plan, per_replica=("study",)))
         assert "node 'study' returns study of the type int32" in message and "no average" in message
 
 

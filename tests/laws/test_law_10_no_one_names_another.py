@@ -17,8 +17,13 @@ ALGORITHM_WORDS = [*ALGORITHMS]
 
 def words(folder: str, names: list[str]) -> dict[str, set[str]]:
     pattern = re.compile(rf"\b({'|'.join(names)})\b", re.IGNORECASE)
-    found = {path.name: set(pattern.findall(path.read_text())) for path in (SOURCE / folder).glob("*.py")}
+    found = {path.name: set(pattern.findall(path.read_text())) for path in (SOURCE / folder).rglob("*.py")}
     return {name: hits for name, hits in found.items() if hits}
+
+
+def test_folders_inside_of_rooms_are_looked_at_too() -> None:
+    assert {"cpu", "hosts"} <= {path.parent.name for path in (SOURCE / "engine").rglob("*.py")}
+    assert "options.py" in words("engine", ["compile"]) and "options.py" not in words("plan", ["compile"])
 
 
 def test_no_plan_names_an_algorithm() -> None:
@@ -64,13 +69,13 @@ def imports(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("room", MAY_IMPORT)
 def test_imports_go_one_way(room: str) -> None:
-    paths = (SOURCE / room).glob("*.py") if (SOURCE / room).is_dir() else [SOURCE / f"{room}.py"]
+    paths = (SOURCE / room).rglob("*.py") if (SOURCE / room).is_dir() else [SOURCE / f"{room}.py"]
     for path in paths:
-        assert imports(path) <= MAY_IMPORT[room], path.name
+        assert imports(path) <= MAY_IMPORT[room], path.relative_to(SOURCE)
 
 
 def test_planning_touches_no_device() -> None:
-    for path in (SOURCE / "plan").glob("*.py"):
+    for path in (SOURCE / "plan").rglob("*.py"):
         assert not re.search(r"\bjax\.(devices|device_put|jit)|import jax\b", path.read_text()), path.name
 
 

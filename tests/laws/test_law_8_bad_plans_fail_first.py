@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import pytest
 
 import motet
@@ -89,6 +90,25 @@ CASES: dict[str, tuple[str, Plan, tuple[str, ...]]] = {
     "an update from a share of the batch": (
         "one_step", motet.anakin(2), ("node 'learn' reads", "in a method for flow.call"),
     ),
+    "a masked mean of a share of the batch": (
+        "masked", motet.anakin(2), ("node 'gradient' returns gradient", "motet.batch_mean(x, weight)"),
+    ),
+    "a result of which nothing can be told": (
+        "untold", motet.anakin(2), ("of which cannot be told how it comes from the rows", "keep the node in one piece"),
+    ),
+    "an average of whole numbers": (
+        "whole_numbers", dataclasses.replace(motet.anakin(2), per_replica=("gradient",)),
+        ("of the type int32", "such values have no average"),
+    ),
+    "shuffled rows on their way": (
+        "ppo", Plan({"a": Fragment(("act", "env", "targets", "permute", "select"), replicas=2), "b": REST}),
+        ("the rows of", "are shuffled within each piece", "into one fragment"),
+    ),
+    "the latest samples and the latest priorities": (
+        "dqn-prioritised",
+        Plan(motet.pearl().fragments, {"sample": Link("latest"), "priorities": Link("latest")}),
+        ("every value of 'priorities' counts", "'sample'"),
+    ),
     "first ready without processes": (
         "ppo", motet.sebulba(first_ready=True), ("set workers to at least 1",),
     ),
@@ -120,7 +140,30 @@ class OneStep(motet.A2C):
         flow.apply(self.learn, flow.unroll(self.act, steps=self.num_steps))
 
 
+class Masked(motet.A2C):
+    def gradient(self, params, rollout):
+        gradients, metrics = super().gradient(params, rollout)
+        late = rollout.truncated
+        return gradients, metrics | {"late": jnp.sum(rollout.reward * late) / jnp.maximum(jnp.sum(late), 1)}
+
+
+class Untold(motet.A2C):
+    def gradient(self, params, rollout):
+        gradients, metrics = super().gradient(params, rollout)
+        ended = jax.lax.cond(jnp.any(rollout.terminated), lambda: jnp.sum(rollout.reward), lambda: 0.0)
+        return gradients, metrics | {"ended": ended}
+
+
+class WholeNumbers(motet.A2C):
+    def gradient(self, params, rollout):
+        gradients, metrics = super().gradient(params, rollout)
+        return gradients, metrics | {"best": jnp.argmax(jnp.sum(rollout.reward, 0)).astype(jnp.int32)}
+
+
 MORE = {
+    "masked": Masked(num_envs=8),
+    "untold": Untold(num_envs=8),
+    "whole_numbers": WholeNumbers(num_envs=8),
     "one_step": OneStep(num_envs=8),
     "recurrent": motet.PPO(num_envs=8, core="gru"),
     "noisy": Noisy(num_envs=8),
@@ -147,7 +190,7 @@ def test_all_violations_come_at_once() -> None:
     )
     graph = trace(ALGORITHMS["ppo"], motet.make("CartPole-v1"), cuts=plan.cuts())
     found = violations(graph, plan, devices=4)
-    assert len(found) >= 4
+    assert len(found) == 5, found
     assert len(set(found)) == len(found)
 
 

@@ -56,6 +56,7 @@ def of_call(
     """The results of a called method: leaves that grow with the environments are cut along them, others combined.
 
     Of rows of which nothing is known, the blocks are taken to be those of as many rows that were read (`blocks_of`).
+    Of any other result of which nothing is known, nobody can say how pieces would combine.
     """
     leaves = jax.tree.leaves(tree)
     blocks = tuple(
@@ -65,7 +66,7 @@ def of_call(
     why = tuple(
         f"{name}{path} ({share.why or _off(share)})"
         for path, axis, share in zip(_paths(tree), axes, shares, strict=True)
-        if share.kind != "unknown" and not (share.exact if axis is None else _is_rows(share))
+        if not (share.exact if axis is None else _is_rows(share) or share.kind == "unknown")
     )
     combine: tuple[Combine | None, ...] = tuple(
         None if axis is not None else share.combine for axis, share in zip(axes, shares, strict=True)
@@ -95,6 +96,8 @@ def _off(share: Share) -> str:
     """What is wrong with a result that looks like one that can be cut."""
     if share.kind in ("same", "rows", "part"):
         return "a value that grows with the number of rows in a piece"
+    if share.kind == "unknown":
+        return "of which cannot be told how it comes from the rows"
     return "row numbers, which every piece counts for itself"
 
 

@@ -73,7 +73,7 @@ def _pieces(graph: Graph, plan: Plan, owned: Ownership) -> Iterator[str]:
                 "motet.batch_moments, compute the rest in a later flow.call, keep the node in one piece, or accept it "
                 f"with per_replica=({node.name!r},)"
             )
-        elif not node.whole:
+        else:
             yield from _averages(graph, node, f"the {parts} pieces of fragment {name!r}")
 
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 
 from motet.flow.graph import Graph, Item, Loop, Node, Output, written
 from motet.plan.plan import Lag, Plan
-from motet.plan.protocol import Wire, lag_of, late_in
+from motet.plan.protocol import Wire, lag_at, lag_of, late_in
 
 
 @dataclass(frozen=True)
@@ -148,14 +148,10 @@ class Ownership:
     def _wire(
         self, loop: Loop, link: str, source: str, target: str, position: int, carried: bool, names: tuple[str, ...]
     ) -> Wire:
-        lag = lag_of(self.plan, link)
-        if not carried:
-            ahead = lag if isinstance(lag, int) and loop in self.graph.iteration.body else 0
-            return Wire(link, source, target, names, loop.name, position, carried, ahead)
-        if loop is self.graph.iteration or lag == "latest":
-            return Wire(link, source, target, names, loop.name, position, carried, lag)
-        late = self._lateness(loop, source, target, names[0])
-        return Wire(link, source, target, names, loop.name, position, carried, late, loop.count if late else 0)
+        late = self._lateness(loop, source, target, names[0]) if carried else 0
+        lag = lag_at(self.graph, loop, carried, lag_of(self.plan, link), late)
+        through = loop.count if late and loop is not self.graph.iteration and lag != "latest" else 0
+        return Wire(link, source, target, names, loop.name, position, carried, lag, through)
 
     def _lateness(self, loop: Loop, source: str, target: str, var: str) -> int:
         """How many rounds late `target` reads `var` in a loop inside the iteration: by the value's own link, or by

@@ -74,14 +74,31 @@ def may_be_latest(graph: Graph, wire: Wire) -> bool:
 
 def late_in(graph: Graph, loop: Loop, vars: Iterable[str]) -> bool:
     """Whether these may be rounds of `loop` late, which lies inside the iteration."""
-    return loop in graph.iteration.body and loop.every == 1 and all(graph.variables[var].late for var in vars)
+    return _counts_on(graph, loop) and all(graph.variables[var].late for var in vars)
+
+
+def lag_at(graph: Graph, loop: Loop, carried: bool, asked: Lag, late: int) -> Lag:
+    """How many rounds of `loop` the values of a wire are under way, whose link was asked for a lag. `late` is how late
+    what comes back to the other side may be, by its own link or by the one that it answers."""
+    if not carried:
+        return asked if isinstance(asked, int) and _may_run_ahead(graph, loop) else 0
+    return asked if loop is graph.iteration or asked == "latest" else late
 
 
 def _runs_ahead(graph: Graph, loop: Loop, wire: Wire, found: Iterable[Wire]) -> bool:
     """Whether a writer inside the iteration may be rounds ahead of its reader: if all its answers may be late."""
     answers = [w for w in found if w.carried and (w.source, w.target) == (wire.target, wire.source)]
     late = all(graph.variables[var].late for answer in answers for var in answer.vars)
-    return loop in graph.iteration.body and loop.rate == "update" and loop.every == 1 and late
+    return late and _may_run_ahead(graph, loop)
+
+
+def _may_run_ahead(graph: Graph, loop: Loop) -> bool:
+    return loop.rate == "update" and _counts_on(graph, loop)
+
+
+def _counts_on(graph: Graph, loop: Loop) -> bool:
+    """Whether rounds of a loop may count on from one iteration to the next."""
+    return loop in graph.iteration.body and loop.every == 1
 
 
 # Which round's value is sent, and which is due.

@@ -59,7 +59,7 @@ QUICKLY: dict[str, str | bool] = {
     "xla_cpu_opt_preset": "CPU_OPT_PRESET_FAST_COMPILE",
     "xla_cpu_use_fusion_emitters": False,
 }
-"""To compile the first state of SAC takes 1.0 s instead of 2.8."""
+"""To compile the first state of five networks takes 1.0 s instead of 2.8."""
 MANY_ROWS = 512
 """XLA has two libraries for products of matrices. YNNPACK is the faster one for many rows (with minibatches of 2,048
 and layers of 64, 13% less time for an iteration), Eigen for few (batches of 64 and layers of 256: 25% less)."""

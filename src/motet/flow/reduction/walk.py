@@ -129,10 +129,15 @@ class Walk:
     def over_rows(self, one: Any, two: Any, operands: list[Share]) -> list[Share]:
         """A loop over the rows themselves: each by itself, or who knows what."""
         fixed, stepped = operands[: one.params["num_consts"]], operands[one.params["num_consts"] :]
+        count = len(one.outvars)
+        if one.params["num_carry"]:
+            return [worst(operands) or mixed("a loop that carries something from row to row")] * count
+        if any(share.kind in ("rows", "part") for share in fixed):
+            return [worst(operands) or mixed("a loop over the rows that reads what is over them in each round")] * count
         level = not any(share.degree or share.kind not in ("same", "rows") for share in operands)
         rows = worst(operands) or alongside(stepped)
-        if one.params["num_carry"] or not level or rows.kind != "rows" or any(s.kind != "same" for s in fixed):
-            return [worst([rows]) or UNKNOWN] * len(one.outvars)
+        if not level or rows.kind != "rows":
+            return [worst([rows]) or UNKNOWN] * count
         inside = self.closed(one.params["jaxpr"], two.params["jaxpr"], (*fixed, *(SAME for _ in stepped)))
         alone = all(share.kind == "same" and not share.degree for share in inside)
         return [rows if alone else UNKNOWN] * len(one.outvars)
