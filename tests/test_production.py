@@ -8,8 +8,9 @@ from pathlib import Path
 import jax
 
 import motet
-from motet.engine.conditions import conditions
+from motet.engine import cache
 from motet.engine.cpu import enabled
+from motet.engine.cpu.prepare import prepared
 from tests.production import SETTINGS
 
 ASYNC = "jax_cpu_enable_async_dispatch"
@@ -33,7 +34,7 @@ def test_all_settings_are_put_back(monkeypatch) -> None:
         jax.config.update(ASYNC, before[ASYNC])
         jax.config.update("jax_compilation_cache_dir", None)
         try:
-            with conditions():
+            with cache.kept(), prepared():
                 assert str(jax.config.jax_compilation_cache_dir).startswith("/nowhere")  # type: ignore[attr-defined]
                 assert jax.config.values[ASYNC] is (not enabled() and before[ASYNC])
             assert jax.config.jax_compilation_cache_dir is None  # type: ignore[attr-defined]
@@ -41,6 +42,34 @@ def test_all_settings_are_put_back(monkeypatch) -> None:
         finally:
             jax.config.update("jax_compilation_cache_dir", folder)
             jax.config.update(ASYNC, SETTINGS["while"][ASYNC])
+
+
+def test_runs_in_two_threads_put_back_what_was_there_before_both() -> None:
+    """The first to begin is the first to end: the other must neither lose the settings nor take them for JAX's own."""
+    code = """
+import threading, jax
+from motet.engine.conditions import conditions
+def settings():
+    return jax.config.values["jax_cpu_enable_async_dispatch"], jax.config.jax_compilation_cache_dir
+before, begun, ended, seen = settings(), threading.Event(), threading.Event(), []
+def second():
+    with conditions():
+        begun.set()
+        ended.wait(60)
+        seen.append(settings())
+thread = threading.Thread(target=second)
+with conditions():
+    within = settings()
+    thread.start()
+    begun.wait(60)
+ended.set()
+thread.join()
+assert seen == [within] and within != before, (seen, within, before)
+assert settings() == before, settings()
+"""
+    told = ("JAX_COMPILATION_CACHE_DIR", "XLA_FLAGS")
+    environment = {name: value for name, value in os.environ.items() if name not in told}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
 def test_what_trains_and_what_evaluates_is_kept_for_the_next_process(tmp_path: Path) -> None:

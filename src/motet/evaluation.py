@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from motet import envs, forked
-from motet.engine import cache
+from motet.engine.conditions import kept
 from motet.flow.environment import Environment
 from motet.flow.host import HostEnvironment
 from motet.runs import evaluate as played
@@ -34,7 +34,7 @@ def evaluate(
     seconds, and dead workers are started anew `restarts` times.
     """
     forked.refuse()
-    with cache.kept():
+    with kept:
         return played.evaluate(
             policy,
             envs.as_environment(env),

@@ -12,7 +12,6 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import jaxpr_as_fun
 
 from motet.engine.assemble import Assembly
 from motet.engine.cut import RunCut, WorkerShare
@@ -20,6 +19,7 @@ from motet.engine.perform import Performer
 from motet.engine.worker import WorkerState
 from motet.errors import BadOption
 from motet.flow.graph import Graph
+from motet.flow.jaxprs import jaxpr_as_fun
 from motet.flow.values import is_key, on_host
 
 

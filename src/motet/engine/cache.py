@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,10 @@ def kept() -> Iterator[None]:
     finally:
         for name, value in before.items():
             jax.config.update(name, value)
-        from jax.experimental.compilation_cache import compilation_cache
+        with suppress(ImportError):  # else JAX would go on with the folder that it knows
+            from jax.experimental.compilation_cache import compilation_cache
 
-        compilation_cache.reset_cache()  # else JAX would go on with the folder that it knows
+            compilation_cache.reset_cache()
 
 
 def _folder() -> str | None:

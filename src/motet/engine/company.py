@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motet.engine.cpu.options import compiled
+from motet.engine.cpu.options import compiled, one_core
 from motet.engine.detect import cores
 from motet.engine.ports import Channel, Message
 from motet.engine.stopwatch import mostly
@@ -111,7 +111,7 @@ def time_crowding(program: Callable[[], Any], seconds: float = 0.02) -> float:
 
 def some_work() -> Callable[[], Any]:
     """A millisecond of what learning does: products of small matrices, one after the other in one thread."""
-    options: dict[str, str | bool] = {"xla_disable_hlo_passes": "cpu-parallel-task-assigner"}
+    options = one_core()
 
     def work(x: jax.Array, weights: jax.Array) -> jax.Array:
         return jax.lax.fori_loop(0, 40, lambda _, y: jnp.tanh(y @ weights), x)

@@ -9,13 +9,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import jaxpr_as_fun
 
 from motet.engine.bridge import Bridge
 from motet.engine.variables import Variables
 from motet.flow.batch import SHARDS
 from motet.flow.combine import across
 from motet.flow.graph import REDUCE, Cut, Graph, Node, uses_key
+from motet.flow.jaxprs import jaxpr_as_fun
 from motet.plan.liveness import Liveness
 from motet.plan.project import Rounds, Statement
 from motet.plan.schedule import Call

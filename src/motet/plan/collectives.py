@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from jax.extend.core import jaxprs_in_params
-
 from motet.flow.batch import SHARDS
 from motet.flow.graph import Cut, Graph, Node
+from motet.flow.jaxprs import jaxprs_in_params
 from motet.plan.hosts import spanning
 from motet.plan.plan import Plan
 from motet.plan.project import Rounds, Statement, project

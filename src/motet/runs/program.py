@@ -17,10 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import export
-from jax.extend.core import jaxpr_as_fun
 
 from motet.errors import BadOption, described
 from motet.flow.algorithm import Decision, besides, exploits
+from motet.flow.jaxprs import jaxpr_as_fun
 from motet.runs.policy import Policy, write_whole
 
 ROWS = "b"

@@ -9,11 +9,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import jaxpr_as_fun
 
 from motet.flow.batch import SHARDS
 from motet.flow.combine import join
 from motet.flow.graph import Cut, Graph, Node, Var
+from motet.flow.jaxprs import jaxpr_as_fun
 from motet.flow.values import is_key
 from motet.verify.sequential import Leaves, NodeCall
 

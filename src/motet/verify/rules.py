@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jax.extend.core import ClosedJaxpr, Jaxpr
-
 from motet.flow.graph import WHOLE, Node, uses_key
+from motet.flow.jaxprs import ClosedJaxpr, Jaxpr
 from motet.verify.pieces import Difference
 
 UPDATES = (

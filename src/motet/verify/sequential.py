@@ -12,12 +12,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import jaxpr_as_fun
 
 from motet.engine.lowering import node_keys
 from motet.flow.environment import advance_host, begin_host
 from motet.flow.graph import REDUCE, WHOLE, Graph, Item, Loop, Node
 from motet.flow.host import Opening, Pool
+from motet.flow.jaxprs import jaxpr_as_fun
 
 Leaves = tuple[Any, ...]
 

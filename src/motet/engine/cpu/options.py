@@ -13,6 +13,7 @@ from typing import Any
 import jax
 
 from motet.engine.cpu.switch import enabled
+from motet.flow.jaxprs import jaxprs_in_params
 
 
 def cpu_options(jaxpr: Any, alone: bool, once: bool = False) -> dict[str, str | bool]:
@@ -32,8 +33,13 @@ def cpu_options(jaxpr: Any, alone: bool, once: bool = False) -> dict[str, str | 
         options[YNNPACK] = ""
     if not alone or multiplications <= SMALL_PRODUCT:
         options["xla_cpu_scheduler_type"] = "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"
-        options["xla_disable_hlo_passes"] = "cpu-parallel-task-assigner"
+        options |= one_core()
     return options
+
+
+def one_core() -> dict[str, str | bool]:
+    """What keeps a program's operations on one core, each in one piece."""
+    return {"xla_disable_hlo_passes": "cpu-parallel-task-assigner"} if enabled() else {}
 
 
 def by_eigen(options: dict[str, str | bool]) -> bool:
@@ -70,8 +76,6 @@ layers of 64 takes 24% less time, one with layers of 256 takes 25% more."""
 
 def largest_products(jaxpr: Any) -> tuple[int, int]:
     """The rows of the tallest product of matrices in a program, and the multiplications of the largest."""
-    from jax.extend.core import jaxprs_in_params
-
     rows = multiplications = 0
     for equation in jaxpr.eqns:
         found = [largest_products(inner) for inner in jaxprs_in_params(equation.params)]

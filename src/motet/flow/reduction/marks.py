@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from jax.extend.core import Jaxpr, jaxprs_in_params
-
+from motet.flow.jaxprs import Jaxpr, jaxprs_in_params
 from motet.flow.reduction.equation import Equation
 from motet.flow.reduction.share import ROWS, UNKNOWN, Share, mixed, words
 

@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
+from motet.flow.jaxprs import ClosedJaxpr, Jaxpr, Literal
 from motet.flow.reduction import contractions, indexing, marks, pointwise, shapes
 from motet.flow.reduction.equation import Equation, Rule, differing, row_axis
 from motet.flow.reduction.share import COUNTED, POSITION, SAME, UNKNOWN, ZERO, Share, alongside, join, mixed, worst
