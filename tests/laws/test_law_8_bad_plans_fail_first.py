@@ -172,6 +172,35 @@ MORE = {
 }
 
 
+ASKING = {
+    "shards": (Fragment(("*",), shards=2, inside=True), "it has several shards, which would each ask"),
+    "a shared thread": (
+        Fragment(("*",), per_device=2, workers=1, first_ready=True, inside=True), "its replicas share a thread",
+    ),
+    "another platform": (Fragment(("*",), place="cuda:0", inside=True), "programs on 'cuda' cannot call Python"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ASKING)
+def test_programs_that_cannot_ask_environments_are_not_told_to(case: str) -> None:
+    fragment, why = ASKING[case]
+    plan = Plan({"all": fragment})
+    graph = trace(ALGORITHMS["a2c"], motet.Gymnasium("CartPole-v1"), cuts=plan.cuts())
+    (message,) = (each for each in violations(graph, plan) if "from inside of its programs" in each)
+    assert why in message and "set inside to False" in message
+    left = Plan({"all": dataclasses.replace(fragment, inside=None)})
+    assert not any("from inside" in each for each in violations(graph, left))
+
+
+def test_what_is_yes_or_no_is_nothing_else() -> None:
+    text = Plan({"all": REST}).to_json().replace('"inside": null', '"inside": "no"')
+    text = text.replace('"first_ready": false', '"first_ready": 1').replace('"fused": false', '"fused": null')
+    graph = trace(ALGORITHMS["a2c"], motet.make("CartPole-v1"))
+    found = "\n".join(violations(graph, Plan.from_json(text)))
+    assert "inside must be true, false or left out, got 'no'" in found
+    assert "first_ready must be true or false, got 1" in found and "fused must be true or false, got None" in found
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_violation_is_named_with_its_remedy(case: str) -> None:
     name, plan, messages = CASES[case]

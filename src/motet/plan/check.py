@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
+from types import NoneType
 
 from motet.errors import BadPlan
 from motet.flow.graph import Graph, written
 from motet.plan import check_batches, check_links, hosts, places
 from motet.plan.plan import OUTSIDE, REST, Plan
 from motet.plan.project import Ownership
+from motet.plan.schedule import why_outside
 
 Devices = int | Mapping[str, int]
 """How many devices there are, or how many of each platform, the usual one first."""
@@ -56,6 +58,10 @@ def numbers(plan: Plan) -> Iterator[str]:
                 yield f"fragment {name!r}: {what} must be a whole number of at least 1, got {value!r}"
         if not isinstance(fragment.workers, int) or isinstance(fragment.workers, bool) or fragment.workers < 0:
             yield f"fragment {name!r}: workers must be a whole number of at least 0, got {fragment.workers!r}"
+        for what, kinds in (("inside", (bool, NoneType)), ("first_ready", (bool,)), ("fused", (bool,))):
+            if not isinstance(getattr(fragment, what), kinds):
+                words = "true, false or left out" if len(kinds) > 1 else "true or false"
+                yield f"fragment {name!r}: {what} must be {words}, got {getattr(fragment, what)!r}"
         if fragment.place is not None and not places.parse(fragment.place) and not _is_outside(fragment.place):
             yield f'fragment {name!r}: place must look like "cpu:0", "host" or "opencl:0", got {fragment.place!r}'
     yield from hosts.numbers(plan)
@@ -151,6 +157,15 @@ def _host_environments(graph: Graph, plan: Plan, owned: Ownership) -> Iterator[s
                 "some without any: lower workers"
             )
     homes = {owned.home[node.name] for node in graph.sites().values() if node.host is not None}
+    for name in homes:
+        fragment = plan.fragments[name]
+        platform = (places.parse(fragment.place) or ("cpu", 0))[0]
+        why = why_outside(graph, fragment, platform)
+        if fragment.inside and why:
+            yield (
+                f"fragment {name!r} is to ask its environments from inside of its programs, but {why}: set inside to "
+                "False, or leave it out"
+            )
     for name, fragment in plan.fragments.items():
         if fragment.first_ready and not fragment.workers:
             yield (

@@ -95,11 +95,24 @@ def asks_inside(graph: Graph, fragment: Fragment, platform: str = "cpu") -> bool
     program that waits for an environment holds one, so several could keep a learner beside them waiting. Environments
     that only the thread which opened them may step are asked between programs, and so are replicas that share a thread.
     """
-    env = next((node.host.environment for node in graph.nodes() if node.host is not None), None)
-    possible = fragment.shards == 1 and not fragment.first_ready and platform == "cpu"
-    if env is None or not possible or (env.one_thread and not fragment.workers):
+    hosted = any(node.host is not None for node in graph.nodes())
+    if not hosted or why_outside(graph, fragment, platform):
         return False
     return fragment.replicas == 1 if fragment.inside is None else fragment.inside
+
+
+def why_outside(graph: Graph, fragment: Fragment, platform: str) -> str:
+    """Why the programs of a fragment cannot ask host environments themselves; empty: they can."""
+    env = next((node.host.environment for node in graph.nodes() if node.host is not None), None)
+    if fragment.shards > 1:
+        return "it has several shards, which would each ask"
+    if fragment.first_ready:
+        return "its replicas share a thread (first_ready), which a program would not give back"
+    if platform != "cpu":
+        return f"programs on {platform!r} cannot call Python"
+    if env is not None and env.one_thread and not fragment.workers:
+        return "only the thread that opened these environments may step them, and a program has others"
+    return ""
 
 
 def asks(statements: Iterable[Statement]) -> bool:
