@@ -510,7 +510,9 @@ def test_a_prediction_that_is_off_says_by_which_term() -> None:
     assert "(+100%), most of all because of epochs of learner: 10 ms foretold, 50 ms measured" in off.warning
     assert Comparison(1000.0, 850.0, terms, 10.0, None).warning == ""
     assert "10 W modelled, not measured here" in off.lines()[-1]
-    assert "12 W measured" in replace(off, measured_watts=12.0).lines()[-1]
+    assert replace(off, measured_watts=12.0).lines()[-1].endswith("12 W measured")
+    partly = replace(off, measured_watts=12.0, watts_without="gpu")  # which the plan used, and nothing counted
+    assert partly.lines()[-1].endswith("12 W measured without gpu, for which nothing counts here")
     waits = (*terms, Term("actors", ELSE, 0.001, 0.030))  # for the learner, whose work explains more than half of it
     assert replace(off, terms=waits).worst == terms[1]
     assert replace(off, terms=(terms[0], waits[-1])).worst == waits[-1]

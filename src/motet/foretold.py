@@ -70,6 +70,8 @@ class Comparison:
     profile: str = ""
     """The key of the profile that the prediction was made from."""
     links: tuple[Carried, ...] = ()
+    watts_without: str = ""
+    """The kinds of devices that the run used and the measured watts leave out, since nothing counts what they draw."""
 
     @property
     def error(self) -> float:
@@ -103,6 +105,8 @@ class Comparison:
         rows += [("link", each.link, _rate(each.predicted), _rate(each.measured)) for each in self.links]
         rows.append(("all", "steps/s", f"{self.predicted:,.0f}", f"{self.measured:,.0f}"))
         drawn = f"{self.measured_watts:,.0f} W measured" if self.measured_watts is not None else "not measured here"
+        if self.measured_watts is not None and self.watts_without:
+            drawn += f" without {self.watts_without}, for which nothing counts here"
         watts = f"power: {self.predicted_watts:,.0f} W modelled, {drawn}"
         return [*table(("part", "does", "predicted", "measured"), rows, "<<>>"), watts]
 
@@ -132,7 +136,12 @@ def _ms(seconds: float) -> str:
 
 
 def compare(
-    graph: Graph, predicted: Estimate, result: Any, profile: str = "", watts: float | None = None
+    graph: Graph,
+    predicted: Estimate,
+    result: Any,
+    profile: str = "",
+    watts: float | None = None,
+    without: str = "",
 ) -> Comparison | None:
     """None for a run that was too short to say."""
     measured = speed(result.history[0], result.history[-1]) if len(result.history) > 1 else None
@@ -153,7 +162,9 @@ def compare(
         left = max(0.0, predicted.iteration_seconds - sum(done.values()))
         terms.append(Term(part, ELSE, left, max(0.0, iteration - sum(came.values()))))
     links = _carried(predicted, result, iteration)
-    return Comparison(predicted.steps_per_second, measured, tuple(terms), predicted.watts, watts, profile, links)
+    return Comparison(
+        predicted.steps_per_second, measured, tuple(terms), predicted.watts, watts, profile, links, without
+    )
 
 
 def _carried(predicted: Estimate, result: Any, iteration: float) -> tuple[Carried, ...]:
@@ -222,6 +233,14 @@ def _keys(graph: Graph, plan: Plan) -> dict[tuple[str, str], str]:
     return found
 
 
+def _kinds(plan: Plan) -> set[str]:
+    """Of the devices that a plan computes on here."""
+    import jax
+
+    usual = kind_named(jax.default_backend())
+    return {"cpu" if each.outside else kind_of(each, usual) for each in plan.fragments.values()}
+
+
 class Foretold(Callback):
     """Writes what was foretold beside what came into the run's folder."""
 
@@ -243,7 +262,8 @@ class Foretold(Callback):
         if self.run is None or isinstance(outcome, BaseException):
             return
         watts = self.energy.watts() if self.energy is not None else None
-        self.comparison = compare(self.run.graph, self.predicted, outcome, self.profile, watts)
+        without = " and ".join(self.energy.without(_kinds(self.predicted.plan))) if self.energy is not None else ""
+        self.comparison = compare(self.run.graph, self.predicted, outcome, self.profile, watts, without)
         if self.comparison is not None and self.run.run_dir is not None:
             with contextlib.suppress(OSError):
                 (self.run.run_dir / FILE).write_text(self.comparison.to_json() + "\n", encoding="utf-8")

@@ -21,7 +21,8 @@ from motet.flow.graph import Graph, Node
 from motet.flow.trace import trace
 from motet.flow.work import jaxpr_work
 from motet.plan import catalogue
-from motet.plan.cost import Book, Fit, Profile, combined, line, sum_tree_on_fpga
+from motet.plan.board import sum_tree_on_fpga
+from motet.plan.cost import Book, Fit, Profile, combined, line
 from motet.plan.keys import call_key, signature, terms
 from motet.plan.machine import Connection, Machine
 from motet.plan.plan import Fragment, Plan
@@ -190,7 +191,8 @@ def test_work_counts_what_xla_counts_and_loops_as_often_as_they_run() -> None:
 def test_a_fit_is_exact_where_it_was_measured_and_says_when_it_guesses() -> None:
     fit = Fit(((32.0, 2.0), (64.0, 3.0)))
     assert (fit.at(32).seconds, fit.at(64).seconds) == (2.0, 3.0)
-    assert fit.at(16).seconds == pytest.approx(1.5) and fit.at(16).word == "measured"
+    assert fit.at(48).seconds == pytest.approx(2.5) and fit.at(48).word == "measured"
+    assert fit.at(16).seconds == pytest.approx(1.5) and fit.at(16).word == "modelled"
     guess = Fit(((64.0, 3.0),)).at(32)
     assert 1.5 < guess.seconds < 3.0 and guess.word == "modelled"
     assert line(((1.0, 5.0), (2.0, 3.0)))[1] == 0.0  # more never costs less

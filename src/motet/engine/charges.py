@@ -2,7 +2,8 @@
 
 What is taken to be so: to call a program takes Python's lock for as long as to call one that does nothing, and to know
 of its end takes it again. On a CPU it keeps as many cores busy as it did when it was measured; one on an accelerator
-has it to itself, and whoever asked waits for it. Environments that are stepped in a thread hold Python's lock while
+has it to itself, and whoever asked waits for it; so has a replay a board, to which its batches go and from which they
+come over the host's connection. Environments that are stepped in a thread hold Python's lock while
 that thread computes. Shards move in step, so the first stands for all. A message between hosts waits for the receiver's
 network; what goes to many hosts goes down a tree.
 """
@@ -18,7 +19,8 @@ from motet.engine.clock import Use
 from motet.engine.requests import Compute, Consult, Done, Iterate, Put, Request, Stack, Take
 from motet.engine.virtual import Channel
 from motet.engine.worker import Worker
-from motet.flow.graph import Graph
+from motet.flow.graph import Graph, Node
+from motet.plan.board import board_at, crossing
 from motet.plan.cost import Book, Figure
 from motet.plan.keys import asked, reports_as
 from motet.plan.plan import Fragment, Plan
@@ -85,17 +87,17 @@ class Charges:
             if worker.whole:  # of many iterations at once, it hardly counts
                 return []
             who = reports_as(self.graph, worker.schedule.state)
-            self.modelled |= set() if who in self.book.profile.reporting else {"reports"}
+            self._assumed(who in self.book.profile.reporting, "reports")
             return [self._python(worker, seat, self.book.reporting(who), "report")]
         if isinstance(request, (Compute, Iterate)):
             return self._call(worker, seat, request.call, isinstance(request, Iterate))
         if isinstance(request, Consult):
             node = request.operation.node
             if isinstance(request.operation, Ask):
+                self._assumed(self.book.profile.asking, "asking environments")
                 asking = self._python(worker, seat, self.book.asking, "ask")
                 return [asking, *self._steps(worker, seat, 1)]
-            figure = self._noted(f"replay {node.name}", self.book.remembering(node, seat.outside))
-            return [self._python(worker, seat, figure.seconds, node.name)]
+            return self._remembered(worker, seat, node)
         if isinstance(request, Stack):
             parts = self.plan.fragments[worker.fragment].cut.parts
             size = sum(self.graph.variables[name].nbytes(parts) for name in request.rows)
@@ -104,6 +106,31 @@ class Charges:
         assert isinstance(request, (Put, Take))
         return [self._carried(worker, seat, request)]
 
+    def _remembered(self, worker: Worker, seat: Seat, node: Node) -> list[Use]:
+        """What a replay outside of XLA does: in the asking thread, or on a board, which does one thing at a time."""
+        figure = self._noted(f"replay {node.name}", self.book.remembering(node, seat.outside))
+        found = board_at(self.book.machine, seat.outside)
+        if found is None:
+            return [self._python(worker, seat, figure.seconds, node.name)]
+        board, number = found
+        device = ("device", seat.host, board.kind, number)
+        self.stands_for[device] = self.hosts[seat.host]
+        there, back = (0, 0) if figure.measured else crossing(self.graph, node)  # what was timed crosses too
+        return [
+            self._python(worker, seat, 0.0, node.name),
+            *self._crossing(seat, there, node.name),
+            Use(figure.seconds, device, label=node.name),
+            *self._crossing(seat, back, node.name),
+        ]
+
+    def _crossing(self, seat: Seat, size: int, label: str) -> list[Use]:
+        """So many bytes between a host's memory and one of its devices, for which somebody waits."""
+        if not size:
+            return []
+        self.modelled.add("connections of devices")
+        way = self.book.machine.connections["host"]
+        return [Use(size / way.bandwidth, ("host", seat.host), label=label), Use(way.latency, label=label)]
+
     def _call(self, worker: Worker, seat: Seat, call: Call, whole: bool) -> list[Use]:
         cut, host = self.plan.fragments[worker.fragment].cut, seat.host
         figure = self.book.call(seat.kind, call, cut.parts, cut.shards, whole)
@@ -111,13 +138,14 @@ class Charges:
         label, rounds = call.label, asked(call.body)
         if seat.kind == "cpu":
             busy, devices = min(figure.demand, float(self.book.machine.cores)), float(len(seat.devices))
-            demand = busy if figure.measured else max(busy, devices)
+            demand = busy if figure.measured or figure.beyond else max(busy, devices)
             calling = 0.0 if whole else min(self.book.calling(self.book.leaves(call)), CALLING_MOST * figure.seconds)
             thread = self._thread(worker, seat)
             uses = [Use(figure.seconds - calling, ("cores", host), demand, thread, label)]
             uses += self._steps(worker, seat, rounds) if rounds else []
             if whole:
                 return uses
+            self._assumed(self.book.profile.calling, "calling programs")
             return [self._python(worker, seat, calling, label), *uses, self._back_in_python(seat, thread, label)]
         device = ("device", host, seat.kind, seat.devices[0])
         everywhere = self.book.machine.hosts if seat.everywhere else self.hosts[host]
@@ -153,15 +181,17 @@ class Charges:
         if seat.everywhere:  # each host sees to its own
             others = self.seats[request.wire.target if puts else request.wire.source]
             ends = [each for each in ends if others[each[2] if puts else each[1]].host == seat.host]
-        what = "send" if puts else "receive"
+        label = f"{'send' if puts else 'receive'} {request.wire.link}"
+        if not ends:
+            return self._python(worker, seat, 0.0, label)
         size = sum(map(self.size, ends))
-        figure = self._noted(f"{what} {request.wire.link}", self.book.message(what, request.wire, len(ends), size))
-        return self._python(worker, seat, figure.seconds if ends else 0.0, f"{what} {request.wire.link}")
+        figure = self.book.message("send" if puts else "receive", request.wire, len(ends), size)
+        return self._python(worker, seat, self._noted(label, figure).seconds, label)
 
     def _python(self, worker: Worker, seat: Seat, seconds: float, label: str) -> Use:
         """What Python does, in which one thread of a process goes on at a time."""
         locks = (*self._thread(worker, seat), ("python", seat.host))
-        self.modelled |= set() if self.book.profile.handling else {"what Python does between requests"}
+        self._assumed(self.book.profile.handling, "what Python does between requests")
         return Use(seconds + self.book.handling, ("cores", seat.host), 1.0, locks, label)
 
     def _back_in_python(self, seat: Seat, thread: tuple[Hashable, ...], label: str) -> Use:
@@ -199,6 +229,18 @@ class Charges:
         vars = tuple(self.graph.variables[name] for name in wire.vars)
         senders, receivers = (self.plan.fragments[name].replicas for name in (wire.source, wire.target))
         return nbytes(vars, pieces(vars, sender, senders, receiver, receivers))
+
+    def company(self, workers: Sequence[Worker]) -> None:
+        """Note what nobody has measured of workers that run beside each other: one alone waits for nobody."""
+        places = [self.seats[each.fragment][each.index].host for each in workers]
+        if len(places) > 1:
+            self._assumed(self.book.profile.waking, "waking threads")
+        if len(places) > len(set(places)) and self.book.machine.cores > 1:
+            self._assumed(self.book.profile.crowding, "cores that are all busy")
+
+    def _assumed(self, measured: object, what: str) -> None:
+        """A constant is used where nothing was measured."""
+        self.modelled |= set() if measured else {what}
 
     def _noted(self, what: str, figure: Figure) -> Figure:
         if not figure.measured:

@@ -89,6 +89,7 @@ def estimate(graph: Graph, plan: Plan, book: Book, *, every_host: bool = False) 
     hosts = dict.fromkeys(range(machine.hosts), 1) if every_host else alike(seats, machine.hosts)
     charges = Charges(graph, plan, book, seats, hosts, channels)
     kept = [each for each in workers if charges.is_simulated(each.fragment, each.index)]
+    charges.company(kept)
     cores: dict[Hashable, float] = {("cores", host): float(machine.cores) for host in hosts}
     found = simulate(
         kept, charges.channels, MOST, charges, cores, settled=SETTLED, waking=book.waking, crowding=book.crowding
@@ -212,10 +213,19 @@ def _bottleneck(parts: Mapping[str, Part], used: Mapping[str, float], iteration:
     busiest = max(parts, key=lambda name: parts[name].seconds)
     part = parts[busiest]
     share = part.seconds / iteration if iteration else 0.0
-    crowded = [name for name in ("cores", "python", "network", "device") if used.get(name, 0.0) > 0.97]
+    crowded = [name for name in CROWDED if used.get(name, 0.0) > 0.97]
     if share < 0.9 and crowded:
-        return {"cores": "the cores", "python": "Python's lock", "network": "the network", "device": "a device"}[
-            crowded[0]
-        ]
+        return CROWDED[crowded[0]]
     doing = next(iter(part.busy), "nothing")
     return f"{busiest}: {doing} ({part.busy.get(doing, 0.0) / iteration:.0%})" if iteration else busiest
+
+
+CROWDED = {
+    "cores": "the cores",
+    "python": "Python's lock",
+    "network": "the network",
+    "device": "a device",
+    "host": "the connection of a host and its devices",
+    "devices": "the connection between devices",
+}
+"""What of all that is scarce may keep everybody from going faster, and what to call it."""

@@ -10,10 +10,10 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 from motet.flow.graph import Graph, Node
 from motet.flow.work import Work, node_work
+from motet.plan.board import board_at, on_board
 from motet.plan.keys import asked, call_key, message_key, signature, split, terms
 from motet.plan.machine import Connection, Machine
 from motet.plan.project import Rounds, Statement
@@ -32,6 +32,8 @@ class Figure:
     measured: bool
     demand: float = 1.0
     """How many cores are busy meanwhile."""
+    beyond: bool = False
+    """Whether it follows from measurements at several sizes, and this one lies beyond them all."""
 
     @property
     def word(self) -> str:
@@ -46,20 +48,26 @@ class Fit:
     demand: float = 1.0
 
     def at(self, size: float) -> Figure:
-        """Measured if it was at this size, or at several around which it is fitted; else in proportion, which is a
-        model."""
+        """Measured if it was at this size, or at a smaller and a larger one; beyond them, or in proportion to the only
+        one, it is a model."""
         exact = [seconds for known, seconds in self.points if known == size]
         if exact:
             return Figure(exact[0], True, self.demand)
         if len(self.points) > 1:
             start, slope = line(self.points)
-            return Figure(max(start + slope * size, 0.05 * self.points[0][1]), True, self.demand)
+            seconds, inside = max(start + slope * size, 0.05 * self.points[0][1]), is_between(self.points, size)
+            return Figure(seconds, inside, self.demand, not inside)
         known, seconds = next(iter(self.points))
         return Figure(seconds * (FIXED + (1 - FIXED) * size / known), False, self.demand)
 
 
 FIXED = 0.2
 """Of a call that was measured at one size: which share is taken not to depend on it."""
+
+
+def is_between(points: Points, size: float) -> bool:
+    """Whether a size is one of those that were measured, or lies between two of them."""
+    return points[0][0] <= size <= points[-1][0]
 
 
 def line(points: Points) -> tuple[float, float]:
@@ -226,21 +234,15 @@ class Book:
         return Figure(alone.seconds / workers + extra, False, float(workers))
 
     def remembering(self, node: Node, outside: str) -> Figure:
-        """What a replay outside of XLA takes for a node; on an OpenCL device, if the machine has an FPGA, that."""
+        """What a replay outside of XLA takes for a node; on a board what the board does, once it is asked."""
         found = self.profile.replay.get(f"{outside} {node.name}")
         if found is not None:
             return found.at(self.graph.num_envs)
-        board = self.machine.device("fpga")
+        board = board_at(self.machine, outside)
+        if board is not None:
+            return Figure(on_board(self.graph, node, board[0]), False)
         moved = sum(self.graph.variables[var].nbytes() for var in node.writes if var != self.graph.roles.replay)
-        if outside.startswith("opencl") and board is not None:
-            items = max((aval.shape[0] for var in node.writes for aval in self._items(var)), default=1)
-            seconds = sum_tree_on_fpga(items, draws=node.kind == "sample", bandwidth=board.bandwidth)
-            return Figure(board.launch + seconds + moved / board.bandwidth, False)
         return Figure(50e-6 + moved / 1e9, False)
-
-    def _items(self, var: str) -> list[Any]:
-        found = self.graph.variables[var]
-        return [aval for aval in found.avals if aval.shape] if var != self.graph.roles.replay else []
 
     def message(self, what: str, wire: Wire, ends: int, nbytes: float) -> Figure:
         """To `send` to so many, or to `receive` from them, so many bytes together."""
@@ -260,7 +262,7 @@ class Book:
         points: Points = getattr(self.profile, what)
         if points:
             start, slope = line(points)
-            return Figure(start + slope * nbytes, True)
+            return Figure(start + slope * nbytes, is_between(points, nbytes))
         return Figure(self.machine.connections["process"].seconds(nbytes), False)
 
     @property
@@ -336,13 +338,3 @@ UNKNOWN_STEP = 20e-6
 def combined(way: Connection, shards: int, nbytes: float) -> float:
     """A sum over shards in a ring: each sends all but its own part twice."""
     return 2 * (shards - 1) / shards * nbytes / way.bandwidth + 2 * math.ceil(math.log2(shards)) * way.latency
-
-
-def sum_tree_on_fpga(
-    items: int, *, draws: bool, bandwidth: float, leaves: int = 2**20, fan_out: int = 16, clock: float = 300e6
-) -> float:
-    """Seconds of a K-ary sum tree on an FPGA for so many items, by PEARL's equations: to draw them takes
-    2K(B + D)/f + 24B/BW, to write them 2D/f + 24B/BW, where D is the tree's depth."""
-    depth = math.ceil(math.log(leaves, fan_out))
-    cycles = 2 * fan_out * (items + depth) if draws else 2 * depth
-    return cycles / clock + 24 * items / bandwidth
