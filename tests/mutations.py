@@ -222,8 +222,8 @@ MUTATIONS = {
     "the first part wins": Mutation(
         "parts of a result from several senders are not combined",
         "engine/join.py",
-        "whole = mine[0] if len(mine) == 1 else",
-        "whole = mine[0] if mine else",
+        "return mine[0] if len(mine) == 1 else combine",
+        "return mine[0] if mine else combine",
         (CENTRAL,),
     ),
     "shards get the wrong rows": Mutation(

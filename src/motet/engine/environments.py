@@ -44,6 +44,11 @@ class Environments:
     decided on for others, which are gone."""
     ranges: dict[str, list[tuple[str, int, int]]] = field(default_factory=dict)
     """For each node that was asked, which leaves are which variable's."""
+    spreads: bool = False
+    """Whether several devices share what they return."""
+
+    def __post_init__(self) -> None:
+        self.spreads = self.place.sharded
 
     def busy(self) -> Busy:
         return Busy(self)
@@ -95,9 +100,9 @@ class Environments:
 
     def _named(self, node: Node, leaves: tuple[Any, ...]) -> Variables:
         """Tell which leaves are which variable's, and spread them where several devices share them."""
-        if self.place.sharded:
+        if self.spreads:
             axes = [axis for name in node.writes for axis in self.graph.variables[name].axes]
-            leaves = tuple(map(self.place.put, leaves, axes))
+            leaves = self.place.put_all(leaves, axes)
         if node.name not in self.ranges:
             ends = list(accumulate(len(self.graph.variables[name].avals) for name in node.writes))
             self.ranges[node.name] = list(zip(node.writes, [0, *ends], ends, strict=False))

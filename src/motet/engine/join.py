@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motet.engine.place import Place
+from motet.engine.variables import Variables
 from motet.flow import combine
 from motet.flow.graph import Var
 from motet.plan.route import Piece
@@ -20,19 +22,23 @@ def cut_piece(leaf: Any, piece: Piece) -> Any:
     return leaf if piece.axis is None else _rows(leaf, piece.axis, piece.start, piece.stop)
 
 
-def join(var: Var, place: Place, parts: Sequence[tuple[Piece, Any]]) -> tuple[Any, ...]:
-    """A variable's leaves from the pieces that came, in the order of their senders."""
-    leaves = []
-    for leaf, axis in enumerate(var.axes):
-        mine = [value for piece, value in parts if (piece.var, piece.leaf) == (var.name, leaf)]
-        if axis is None:
-            whole = mine[0] if len(mine) == 1 else combine.join(_how(var, leaf), [place.first(part) for part in mine])
-            leaves.append(place.put(whole))
-        elif len(mine) == 1:
-            leaves.append(place.put(mine[0], axis))
-        else:
-            leaves.append(_concatenate(mine, place, axis))
-    return tuple(leaves)
+def join(vars: Sequence[Var], place: Place, parts: Sequence[tuple[Piece, Any]]) -> Variables:
+    """Variables from the pieces that came, in the order of their senders."""
+    came: dict[tuple[str, int], list[Any]] = {}
+    for piece, value in parts:
+        came.setdefault((piece.var, piece.leaf), []).append(value)
+    axes = [axis for var in vars for axis in var.axes]
+    together = [_together(var, leaf, place, came[var.name, leaf]) for var in vars for leaf in range(len(var.axes))]
+    placed = iter(place.put_all(together, axes))
+    return {var.name: tuple(islice(placed, len(var.axes))) for var in vars}
+
+
+def _together(var: Var, leaf: int, place: Place, mine: Sequence[Any]) -> Any:
+    """A leaf from what each sender has of it, wherever it lies."""
+    axis = var.axes[leaf]
+    if axis is not None:
+        return mine[0] if len(mine) == 1 else _concatenate(mine, place, axis)
+    return mine[0] if len(mine) == 1 else combine.join(_how(var, leaf), [place.first(part) for part in mine])
 
 
 def _concatenate(parts: Sequence[Any], place: Place, axis: int) -> jax.Array:

@@ -19,7 +19,7 @@ import numpy as np
 from motet.engine.compiled import CHUNK, CompiledCall, CompiledIterations, Home, PlainCall
 from motet.engine.environments import Environments
 from motet.engine.ledger import Ledger
-from motet.engine.ports import Ports, check_version
+from motet.engine.ports import Ports
 from motet.engine.replays import OutsideReplay
 from motet.engine.requests import Compute, Consult, Done, Iterate, Put, Request, Stack, Take
 from motet.engine.variables import Variables
@@ -100,7 +100,8 @@ class Performer:
             return stacked
         if isinstance(request, Put):
             for channel in self.ports.outgoing.get(request.wire, ()):
-                yield from self._wait(Room(channel))
+                if not channel.has_room():
+                    yield from self._wait(Room(channel))
                 start = time.perf_counter()
                 self.ports.put(channel, request.version, worker.variables, worker.started)
                 if recorder.on:
@@ -116,10 +117,9 @@ class Performer:
 
     def _wait(self, wait: Wait) -> Waits:
         asked = time.perf_counter()
-        if not wait.ready():
-            yield wait
-            if self.ledger.recorder.on:
-                self.ledger.recorder.add("wait", wait.reason, asked)
+        yield wait
+        if self.ledger.recorder.on:
+            self.ledger.recorder.add("wait", wait.reason, asked)
         self.ledger.waited(wait.whom, time.perf_counter() - asked)
 
     def _take(self, request: Take) -> Answer:
@@ -128,12 +128,11 @@ class Performer:
             return self.ports.newest(wire, request.path, counted)
         received = []
         for channel in self.ports.incoming.get(wire, ()):
-            yield from self._wait(Arrival(channel))
-            message = channel.take()
-            check_version(wire, message, request.version)
-            received.append((channel, message))
+            if not channel.has_message():
+                yield from self._wait(Arrival(channel))
+            received.append(channel.take())
         start = time.perf_counter()
-        values = self.ports.arrived(wire, request.path, received, counted)
+        values = self.ports.arrived(wire, request.path, received, counted, request.version)
         if recorder.on:
             recorder.add("receive", wire.name, start)
         return values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -60,6 +60,9 @@ class Place:
             with ONE_AT_A_TIME:
                 return jax.device_put(leaf, sharding)
         return jax.device_put(leaf, sharding)
+
+    def put_all(self, leaves: Iterable[Any], axes: Iterable[int | None]) -> tuple[jax.Array, ...]:
+        return tuple(map(self.put, leaves, axes))
 
     def enter(self, leaf: Any, axis: int | None) -> jax.Array:
         """This member's share of a leaf -> the leaf of a program that spans hosts. Nothing is copied or sent."""

@@ -117,18 +117,22 @@ class Ports:
         channel.put(Message(version, payload, self.sent, arrives), counted)
 
     def arrived(
-        self, wire: Wire, path: Version, received: Sequence[tuple[Channel, Message]], counted: bool
+        self, wire: Wire, path: Version, received: Sequence[Message], counted: bool, due: Version | None = None
     ) -> Variables:
-        """What all senders sent -> the receiver's variables, on its devices and ready to be used."""
-        if counted and protocol.is_counted(wire, path):
-            ages = self.ages.setdefault(wire, Counter())
-            ages.update(protocol.age(wire, path, message.version) for _, message in received)
+        """What all senders sent, in the round that is `due` -> the receiver's variables, on its devices and ready to be
+        used."""
+        versions = [message.version for message in received]
+        if due is not None and any(version != due for version in versions):
+            wrong = next(version for version in versions if version != due)
+            raise MotetError(f"{wire.name} delivered round {wrong} where round {due} was due.")
+        if counted and (ages := protocol.ages(wire, path, versions)):
+            self.ages.setdefault(wire, Counter()).update(ages)
         parts = [
-            (piece, value)
-            for channel, message in received
-            for piece, value in zip(channel.pieces, message.payload, strict=True)
+            each
+            for channel, message in zip(self.incoming.get(wire, ()), received, strict=True)
+            for each in zip(channel.pieces, message.payload, strict=True)
         ]
-        values = {name: join(self.graph.variables[name], self.place, parts) for name in wire.vars}
+        values = join([self.graph.variables[name] for name in wire.vars], self.place, parts)
         # Waiting here, not inside a compiled call, keeps a late value from stalling other threads' dispatch.
         return jax.block_until_ready(values)
 
@@ -140,8 +144,8 @@ class Ports:
             alike = (other.link, other.source, other.lag) == (wire.link, wire.source, wire.lag)
             if not alike or not all(channel.has_message() for channel in channels):
                 continue
-            received = [(channel, channel.take()) for channel in channels]
-            order = min(message.order for _, message in received)
+            received = [channel.take() for channel in channels]
+            order = min(message.order for message in received)
             for name in other.vars:
                 if order > max(self.held.get((name, other.source), 0), brought.get(name, (0,))[0]):
                     brought[name] = order, other, received
@@ -151,11 +155,6 @@ class Ports:
             found |= {name: values[name] for name, (newest, _, _) in brought.items() if newest == order}
         self.held |= {(name, wire.source): order for name, (order, _, _) in brought.items()}
         return found
-
-
-def check_version(wire: Wire, message: Message, expected: Version) -> None:
-    if message.version != expected:
-        raise MotetError(f"{wire.name} delivered round {message.version} where round {expected} was due.")
 
 
 Channels = Mapping[tuple[Wire, int, int], Channel]

@@ -139,10 +139,11 @@ def age(wire: Wire, path: Version, version: Version) -> int:
     return number(wire, path) - number(wire, version) - (1 if wire.carried else 0)
 
 
-def is_counted(wire: Wire, path: Version) -> bool:
-    """Whether the age of what is read in round `path` says something of the run: the rounds of loops inside an
-    iteration begin anew with each."""
-    return len(path) == 1 or bool(wire.through) or wire.lag == "latest"
+def ages(wire: Wire, path: Version, versions: Iterable[Version]) -> list[int]:
+    """Of what is read in round `path`, the ages that say something of the run: the rounds of loops inside an iteration
+    begin anew with each."""
+    counts = len(path) == 1 or bool(wire.through) or wire.lag == "latest"
+    return [age(wire, path, version) for version in versions] if counts else []
 
 
 def rounds_sent(wire: Wire, count: int) -> int:
