@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import motet
+from motet.algorithms.networks import _by_columns
 from motet.envs.cartpole import CartPole
 from motet.flow.algorithm import Spec
 from motet.flow.environment import advance, begin
@@ -58,7 +59,27 @@ def test_other_platforms_have_no_choices_to_make(function: Any, arguments: Any) 
     assert "stablehlo.while" not in there
 
 
-@pytest.mark.parametrize(("function", "arguments"), [STEP, TARGETS], ids=["reset", "targets"])
+def narrow(right: Any, left: Any) -> Any:
+    return jax.value_and_grad(lambda right: jax.numpy.sum(_by_columns(left, right, (((1,), (0,)), ((), ())))))(right)
+
+
+NARROW = (narrow, (np.ones((3, 2), np.float32), np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)))
+
+
+def test_other_platforms_take_narrow_products_at_once() -> None:
+    function, arguments = NARROW
+    here, there = (
+        jax.jit(function)
+        .trace(*arguments)
+        .lower(lowering_platforms=(platform,))
+        .as_text()
+        .count("stablehlo.concatenate")
+        for platform in ("cpu", "cuda")
+    )
+    assert here > there == 0
+
+
+@pytest.mark.parametrize(("function", "arguments"), [STEP, TARGETS, NARROW], ids=["reset", "targets", "narrow"])
 def test_both_ways_agree(function: Any, arguments: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     here = jax.jit(function)(*arguments)
     monkeypatch.setattr(jax.lax, "platform_dependent", lambda *args, cpu, default: default(*args))
