@@ -207,7 +207,7 @@ class ShowPlanOptions(PlannerOptions, Length):
     json: Annotated[bool, FlagCreatePairsOff] = False
     """The plan as a file that --plan reads."""
     hosts: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
-    """Over how many hosts it lies; by default as many as it says itself."""
+    """Over how many hosts it lies, all as this one (or as --machine says); by default as many as it says itself."""
     output: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """Write there instead of to the screen."""
 

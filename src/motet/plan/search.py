@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import inspect
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -99,12 +100,17 @@ def candidates(
     """All plans of the presets that fit a graph and a machine, or `only` some. Whether the graph was traced for their
     cuts does not matter."""
     words = dict[Plan, str]()
-    for name, options in values(graph, machine, permitted).items():
-        for chosen in itertools.product(*options.values()):
-            for text, plan in _placed(name, dict(zip(options, chosen, strict=True)), machine):
-                if only(plan):
-                    words.setdefault(plan, text)
+    for text, plan in every(values(graph, machine, permitted), machine):
+        if only(plan):
+            words.setdefault(plan, text)
     return replace(sift(graph, machine, words), words=words)
+
+
+def every(options: Mapping[str, Values], machine: Machine) -> Iterator[tuple[str, Plan]]:
+    """All that presets with these options stand for on a machine, in words and as plans."""
+    for name, each in options.items():
+        for chosen in itertools.product(*each.values()):
+            yield from _placed(name, dict(zip(each, chosen, strict=True)), machine)
 
 
 def _placed(name: str, given: Mapping[str, Any], machine: Machine) -> Iterator[tuple[str, Plan]]:
@@ -126,14 +132,11 @@ def _placed(name: str, given: Mapping[str, Any], machine: Machine) -> Iterator[t
             yield f"{text} with {' and '.join(chosen)} on cpu:0", replace(plan, fragments={**plan.fragments, **moved})
 
 
-def count(options: Mapping[str, Values]) -> int:
-    total = 0
-    for each in options.values():
-        product = 1
-        for found in each.values():
-            product *= len(found)
-        total += product
-    return total
+def count(options: Mapping[str, Values], machine: Machine, most: int = EXHAUSTIVE) -> int:
+    """How many plans they stand for on a machine, each choice of places among them; where it is above `most`, no more
+    than that is found out."""
+    points = sum(math.prod(map(len, each.values())) for each in options.values())
+    return points if points > most else sum(1 for _ in itertools.islice(every(options, machine), most + 1))
 
 
 def sift(graph: Graph, machine: Machine, plans: Iterable[Plan]) -> Candidates:
