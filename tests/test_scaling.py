@@ -64,7 +64,7 @@ def ahead(algorithm: motet.PPO, devices: int, machine: object = CLUSTER) -> floa
     """How much faster a learner on each device is than one learner for all."""
     points = sweep(algorithm, motet.make("CartPole-v1"), machine, [devices])  # type: ignore[arg-type]
     found = {point.name: point.estimate.steps_per_second for point in points}
-    return found["a learner on each device"] / found["actors and one learner"]
+    return found["anakin"] / found["coarse, one learns"]
 
 
 def test_one_learner_wins_with_few_devices_and_small_models_and_many_learners_elsewhere() -> None:
@@ -105,7 +105,9 @@ def test_motet_simulate_prints_a_table_and_draws(capsys: pytest.CaptureFixture[s
     args = ["simulate", "a2c", "CartPole-v1", "--num-envs", "4", "--hidden", "8", "--machine", "tpu-v3-pod"]
     assert main([*args, "--sweep", "devices=8..32", "--output", str(file)]) == 0
     said = capsys.readouterr().out
-    assert "everything on each device" in said and "modelled" in said and "Assumed" in said
+    for plan in ("anakin", "coarse, one learns", "fine, one decides", "batched, one host steps", "central"):
+        assert [line.split()[-5] for line in said.splitlines() if line.startswith(plan)]
+    assert "pearl" not in said and "modelled" in said and "Assumed" in said
     assert file.read_bytes().startswith(b"\x89PNG")
     assert main([*args, "--sweep", "devices=12..12"]) == 2
     assert "do not fill whole hosts" in capsys.readouterr().err

@@ -62,15 +62,15 @@ Values = Mapping[str, Sequence[Any]]
 def values(graph: Graph, machine: Machine, permitted: Permitted) -> dict[str, dict[str, Sequence[Any]]]:
     """Preset -> each of its options -> the values that make sense here."""
     usual = machine.devices[0]
-    devices = usual.count * machine.hosts
-    many = max(devices, machine.cores * machine.hosts)
+    devices = numbers(usual.count, machine.hosts)
+    many = numbers(max(usual.count, machine.cores), machine.hosts)
     hosted = any(node.host is not None for node in graph.nodes())
     lags = range(min(permitted.lag, permitted.lag if graph.max_lag is None else graph.max_lag) + 1)
     ranges: dict[str, Sequence[Any]] = {
-        "shards": doubling(devices),
-        "learners": doubling(devices),
-        "actors": doubling(many),
-        "environments": doubling(many),
+        "shards": devices,
+        "learners": devices,
+        "actors": many,
+        "environments": many,
         "threads": (1, 2),
         "lag": lags,
         "prefetch": lags,
@@ -84,8 +84,13 @@ def values(graph: Graph, machine: Machine, permitted: Permitted) -> dict[str, di
         options = inspect.signature(PRESETS[name]).parameters
         found[name] = {option: ranges[option] for option in options}
     if "central" in found:
-        found["central"]["workers"] = doubling(many)  # there it says how many act and learn
+        found["central"]["workers"] = many  # there it says how many act and learn
     return found
+
+
+def numbers(each: int, hosts: int) -> tuple[int, ...]:
+    """How many parts may lie on so many hosts with so much `each`: 1, 2, 4, ... in all, and on every host."""
+    return tuple(sorted({*doubling(each * hosts), *(hosts * number for number in doubling(each))}))
 
 
 def doubling(most: int) -> tuple[int, ...]:
