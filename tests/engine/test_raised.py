@@ -134,6 +134,18 @@ def test_what_train_leaves_out_it_says(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert said in lines and any(line.startswith("planner: chose anakin()") for line in lines)
 
 
+def test_what_lag_would_bring_is_said_of_plans_that_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that lag needs several devices here."""
+    algorithm = motet.PPO(num_envs=64, num_steps=32, update_epochs=8, num_minibatches=1, hidden=(64, 64))
+    env, found = motet.make("gymnasium/CartPole-v1"), []
+    for failures in ((), (Failure(motet.coarse(2), "RuntimeError: no such device", ("cpu:1",)),)):
+        about = {ABOUT: Raised(failures, frozenset({"cpu:0"})).to_json()}
+        machine = replace(detect(), cores=4)
+        found.append(planning.choose(algorithm, env, machine=machine, known=Profile(about=about)))
+    assert found[0].given_up is not None and "cpu:1" in needed(found[0].given_up.plan, found[0].book.machine)
+    assert found[1].given_up is None
+
+
 def test_a_kind_that_raises_is_left_out_and_one_of_several_devices_leaves_the_others() -> None:
     machine = catalogue.a100_node()
     plan = motet.coarse(1)
