@@ -290,7 +290,8 @@ class SimulateOptions:
     """On what to try it."""
 
     machine: Annotated[str, arg(metavar="FILE|NAME")] = "tpu-v3-pod"
-    """A description in YAML, or a machine of the catalogue. The algorithm's --num-envs are those of one device."""
+    """A description in YAML, or a machine of the catalogue. The algorithm's --num-envs are those of one device, and
+    so are its replay and batches."""
     sweep: Annotated[str, arg(metavar="devices=FROM..TO")] = "devices=16..2048"
     """How many of its usual devices, doubling."""
     lag: int = 1
