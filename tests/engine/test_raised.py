@@ -19,7 +19,7 @@ from motet.engine.compiled import CompiledCall
 from motet.engine.detect import detect
 from motet.engine.pools import Pools
 from motet.engine.profile import Profiling, cover
-from motet.engine.raised import ABOUT, Failure, Raised, needed
+from motet.engine.raised import ABOUT, Fault, Raised, needed
 from motet.errors import BadOption
 from motet.flow.graph import WHOLE, Cut
 from motet.flow.trace import trace
@@ -85,7 +85,7 @@ def test_a_plan_that_raises_where_its_devices_work_is_left_out_with_all_that_hav
     graph = trace(TINY, motet.make("CartPole-v1"), iterations=50, cuts=(WHOLE, Cut(2, 2), Cut(2, 1)))
     with Pools(graph, plans) as pools, Profiling(graph, cover(graph, plans, "cpu"), pools) as found:
         found.compile(math.inf)
-        raised = Raised(tuple(found.failures), frozenset(found.works))
+        raised = Raised(tuple(found.faults), frozenset(found.works))
     assert raised.works == {"cpu:0", "cpu:1"} and not raised.broken
     assert (
         raised.said(lambda plan: plan.name)
@@ -119,13 +119,13 @@ def test_where_every_device_raises_the_written_rule_holds(monkeypatch: pytest.Mo
 
 def everywhere() -> Profile:
     """A profile in which the only kind of device raised."""
-    raised = Raised((Failure(motet.anakin(), "RuntimeError: no such device", ("cpu:0",)),))
+    raised = Raised((Fault(motet.anakin(), "RuntimeError: no such device", ("cpu:0",)),))
     return Profile(about={"seconds": "0.0", "left out": "", ABOUT: raised.to_json()})
 
 
 def test_what_train_leaves_out_it_says(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    failure = Failure(motet.coarse(2), "RuntimeError: no such device", ("cpu:1",))
-    about = {"seconds": "0.0", "left out": "", ABOUT: Raised((failure,), frozenset({"cpu:0"})).to_json()}
+    fault = Fault(motet.coarse(2), "RuntimeError: no such device", ("cpu:1",))
+    about = {"seconds": "0.0", "left out": "", ABOUT: Raised((fault,), frozenset({"cpu:0"})).to_json()}
     monkeypatch.setattr(planning, "_measured", lambda *given: Profile(about=about))
     monkeypatch.setenv("MOTET_PROFILE", "1")
     assert main(["train", *A2C, "--total-timesteps", "64", "--evaluate-episodes", "0"]) == 0
@@ -138,8 +138,8 @@ def test_what_lag_would_bring_is_said_of_plans_that_run_alone(monkeypatch: pytes
     """All that lag needs several devices here."""
     algorithm = motet.PPO(num_envs=64, num_steps=32, update_epochs=8, num_minibatches=1, hidden=(64, 64))
     env, found = motet.make("gymnasium/CartPole-v1"), []
-    for failures in ((), (Failure(motet.coarse(2), "RuntimeError: no such device", ("cpu:1",)),)):
-        about = {ABOUT: Raised(failures, frozenset({"cpu:0"})).to_json()}
+    for faults in ((), (Fault(motet.coarse(2), "RuntimeError: no such device", ("cpu:1",)),)):
+        about = {ABOUT: Raised(faults, frozenset({"cpu:0"})).to_json()}
         machine = replace(detect(), cores=4)
         found.append(planning.choose(algorithm, env, machine=machine, known=Profile(about=about)))
     assert found[0].given_up is not None and "cpu:1" in needed(found[0].given_up.plan, found[0].book.machine)
@@ -156,29 +156,29 @@ def test_a_kind_that_raises_is_left_out_and_one_of_several_devices_leaves_the_ot
     def found(raised: Raised, plan: motet.Plan, machine: Machine = machine) -> str:
         return raised.against(plan, machine, set)
 
-    kind = Raised((Failure(motet.anakin(), "E", ("gpu:0",)),), frozenset({"cpu:0"}))
+    kind = Raised((Fault(motet.anakin(), "E", ("gpu:0",)),), frozenset({"cpu:0"}))
     assert kind.broken == {"gpu": "E"}
     assert found(kind, motet.coarse(4)) == "gpu raised E" and not found(kind, moved)
-    one = Raised((Failure(motet.anakin(8), "F", tuple(f"gpu:{n}" for n in range(8))),
-                  Failure(plan, "E", ("gpu:1",))), frozenset({"gpu:0"}))  # fmt: skip
+    one = Raised((Fault(motet.anakin(8), "F", tuple(f"gpu:{n}" for n in range(8))),
+                  Fault(plan, "E", ("gpu:1",))), frozenset({"gpu:0"}))  # fmt: skip
     assert one.broken == {"gpu:1": "E"}  # which accounts for the plan over all of them
     assert found(one, plan) == "gpu:1 raised E" and not found(one, motet.anakin())
-    store = Raised((Failure(motet.pearl(replay="host"), "E", ("host",)),), frozenset({"gpu:0", "cpu:0"}))
+    store = Raised((Fault(motet.pearl(replay="host"), "E", ("host",)),), frozenset({"gpu:0", "cpu:0"}))
     assert store.broken == {"host": "E"} and not found(store, motet.pearl())
     assert found(store, motet.pearl(2, replay="host")) == "host raised E"
     assert not Raised().said(str) and not found(Raised(), plan)
 
 
 def test_what_raised_is_kept_and_a_damaged_note_of_it_is_no_profile() -> None:
-    whole = Raised((Failure(motet.coarse(2), "E", ("cpu:1",), (("cpu x1 call unroll", 2.0),)),), frozenset({"cpu:0"}))
+    whole = Raised((Fault(motet.coarse(2), "E", ("cpu:1",), (("cpu x1 call unroll", 2.0),)),), frozenset({"cpu:0"}))
     profiles.save("kept", Profile(about={ABOUT: whole.to_json()}))
     found = profiles.load("kept")
     assert found is not None and Raised.of(found) == whole
-    profiles.save("kept", Profile(about={ABOUT: json.dumps({"failures": 3})}))
+    profiles.save("kept", Profile(about={ABOUT: json.dumps({"faults": 3})}))
     assert profiles.load("kept") is None
 
 
 def test_a_long_error_is_said_in_one_line() -> None:
     why = "XlaRuntimeError: INTERNAL\n" + "every word of a compiler " * 50
-    (line,) = Raised((Failure(motet.anakin(), why, ("gpu:0",)),)).said(str).splitlines()
+    (line,) = Raised((Fault(motet.anakin(), why, ("gpu:0",)),)).said(str).splitlines()
     assert len(line) < 250 and line.endswith("...)")

@@ -19,7 +19,7 @@ from motet.engine.cut import RunCut
 from motet.engine.detect import cores
 from motet.engine.place import devices_for
 from motet.engine.pools import Pools
-from motet.engine.raised import ABOUT, Failure, Raised
+from motet.engine.raised import ABOUT, Fault, Raised
 from motet.engine.rehearse import schedules_of
 from motet.engine.run import Reporter, Watcher
 from motet.engine.stopwatch import Samples, calls_of, mostly
@@ -77,7 +77,7 @@ class Profiling:
         self.shared = sum(each.nbytes() for each in graph.variables.values()) <= SHARED
         self.trials: list[Trial] = []
         self.left_out: list[str] = []
-        self.failures: list[Failure] = []
+        self.faults: list[Fault] = []
         self.works: set[str] = set()
         """The devices on which something ran."""
         self.company = Company()
@@ -140,7 +140,7 @@ class Profiling:
         """Note what raised -> how it is said. That there was no time for a plan says nothing against it."""
         if not isinstance(error, Late):
             devices, calls = trial.at_work if trial is not None else ((), ())
-            self.failures.append(Failure(plan, described(error), devices, calls))
+            self.faults.append(Fault(plan, described(error), devices, calls))
         return f"{describe(plan)}: {described(error)}"
 
     def time(self, until: float) -> None:
@@ -224,8 +224,8 @@ class Profiling:
             each.note(self.samples)
         seconds = time.perf_counter() - self.began
         about = {"seconds": f"{seconds:.1f}", "left out": "; ".join((*self.pools.left_out, *self.left_out))}
-        if self.failures:
-            about[ABOUT] = Raised(tuple(self.failures), frozenset(self.works)).to_json()
+        if self.faults:
+            about[ABOUT] = Raised(tuple(self.faults), frozenset(self.works)).to_json()
         return _profile(self.samples, self.company, self.pools, self.graph.num_envs, about)
 
     def __enter__(self) -> Self:

@@ -24,7 +24,7 @@ LONG = 100
 
 
 @dataclass(frozen=True)
-class Failure:
+class Fault:
     """A plan that raised."""
 
     plan: Plan
@@ -39,7 +39,7 @@ class Failure:
 class Raised:
     """All that raised while a loop was profiled, and the devices that work."""
 
-    failures: tuple[Failure, ...] = ()
+    faults: tuple[Fault, ...] = ()
     works: frozenset[str] = frozenset()
 
     @cached_property
@@ -47,7 +47,7 @@ class Raised:
         """Devices that are left out, and kinds of which none works -> what they raised. Who raised on several devices
         says something of those that no one accounts for who was on one alone."""
         found: dict[str, str] = {}
-        for each in sorted(self.failures, key=lambda each: len(each.devices)):
+        for each in sorted(self.faults, key=lambda each: len(each.devices)):
             suspects = [device for device in each.devices if device not in self.works]
             if not any(device in found for device in suspects):
                 found |= dict.fromkeys(suspects, each.why)
@@ -57,7 +57,7 @@ class Raised:
 
     def against(self, plan: Plan, machine: Machine, calls: Callable[[], Set[tuple[str, float]]]) -> str:
         """What speaks against a plan with these calls; empty: nothing that is known."""
-        if not self.failures:
+        if not self.faults:
             return ""
         for device in needed(plan, machine):
             name = device if device in self.broken else _kind(device)
@@ -75,13 +75,13 @@ class Raised:
         return f"left out, since it raised while it was profiled: {'; '.join(found)}" if found else ""
 
     @property
-    def _of_plans(self) -> list[Failure]:
+    def _of_plans(self) -> list[Fault]:
         """Those that no device accounts for."""
-        return [each for each in self.failures if not self.broken.keys() & {*each.devices, *map(_kind, each.devices)}]
+        return [each for each in self.faults if not self.broken.keys() & {*each.devices, *map(_kind, each.devices)}]
 
     def to_json(self) -> str:
-        failures = [[each.plan.to_json(), each.why, each.devices, each.calls] for each in self.failures]
-        return json.dumps({"failures": failures, "works": sorted(self.works)})
+        faults = [[each.plan.to_json(), each.why, each.devices, each.calls] for each in self.faults]
+        return json.dumps({"faults": faults, "works": sorted(self.works)})
 
     @staticmethod
     def of(profile: Profile) -> Raised:
@@ -91,8 +91,8 @@ class Raised:
         data = json.loads(profile.about[ABOUT])
         return Raised(
             tuple(
-                Failure(Plan.from_json(plan), why, tuple(devices), tuple((key, size) for key, size in calls))
-                for plan, why, devices, calls in data["failures"]
+                Fault(Plan.from_json(plan), why, tuple(devices), tuple((key, size) for key, size in calls))
+                for plan, why, devices, calls in data["faults"]
             ),
             frozenset(data["works"]),
         )
