@@ -17,7 +17,7 @@ from typing import Any
 
 from motet.flow.graph import Graph
 from motet.plan.check import violations
-from motet.plan.machine import Machine
+from motet.plan.machine import Device, Machine
 from motet.plan.plan import Plan
 from motet.plan.presets import PRESETS
 
@@ -123,8 +123,8 @@ def _placed(name: str, given: Mapping[str, Any], machine: Machine) -> Iterator[t
     more for each choice of fragments that could lie on a processor instead."""
     text, plan = spelled(name, given), PRESETS[name](**given)
     yield text, plan
-    processor = machine.device("cpu")
-    if processor is None or processor is machine.devices[0] or machine.hosts > 1:
+    processor = _spare(machine)
+    if processor is None:
         return
     free = [
         name
@@ -137,11 +137,19 @@ def _placed(name: str, given: Mapping[str, Any], machine: Machine) -> Iterator[t
             yield f"{text} with {' and '.join(chosen)} on cpu:0", replace(plan, fragments={**plan.fragments, **moved})
 
 
+def _spare(machine: Machine) -> Device | None:
+    """The processor beside other devices, on which parts may lie instead."""
+    processor = machine.device("cpu")
+    return None if processor is machine.devices[0] or machine.hosts > 1 else processor
+
+
 def count(options: Mapping[str, Values], machine: Machine, most: int = EXHAUSTIVE) -> int:
     """How many plans they stand for on a machine, each choice of places among them; where it is above `most`, no more
     than that is found out."""
     points = sum(math.prod(map(len, each.values())) for each in options.values())
-    return points if points > most else sum(1 for _ in itertools.islice(every(options, machine), most + 1))
+    if points > most or _spare(machine) is None:
+        return points
+    return sum(1 for _ in itertools.islice(every(options, machine), most + 1))
 
 
 def sift(graph: Graph, machine: Machine, plans: Iterable[Plan]) -> Candidates:
