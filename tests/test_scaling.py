@@ -16,7 +16,8 @@ from motet.plan import catalogue
 from motet.plan.cost import Fit, Profile
 from motet.plan.machine import Connection, Machine
 from motet.plan.plan import Plan
-from motet.scaling import counts_of, sweep
+from motet.plan.presets import PRESETS
+from motet.scaling import counts_of, plans_for, sweep
 
 PUBLISHED = {8: 0.21e6, 16: 0.43e6, 32: 0.87e6, 64: 1.72e6, 128: 3.43e6}
 """An open Sebulba PPO on Breakout, TPU v4-8 to v4-128: frames a second. v4-8 is one host with four chips."""
@@ -64,7 +65,7 @@ def ahead(algorithm: motet.PPO, devices: int, machine: object = CLUSTER) -> floa
     """How much faster a learner on each device is than one learner for all."""
     points = sweep(algorithm, motet.make("CartPole-v1"), machine, [devices])  # type: ignore[arg-type]
     found = {point.name: point.estimate.steps_per_second for point in points}
-    return found["a learner on each device"] / found["actors and one learner"]
+    return found["anakin"] / found["coarse, one learns"]
 
 
 def test_one_learner_wins_with_few_devices_and_small_models_and_many_learners_elsewhere() -> None:
@@ -75,6 +76,25 @@ def test_one_learner_wins_with_few_devices_and_small_models_and_many_learners_el
     assert ahead(MANY, 4) < 1.1 < 2 < ahead(MANY, 64)
     slow = replace(CLUSTER, connections={**CLUSTER.connections, "network": Connection(200e-6, 0.05e9)})
     assert ahead(MANY, 32, slow) > 2 * ahead(MANY, 32)
+
+
+def test_every_preset_that_can_use_the_devices_has_a_curve() -> None:
+    """A replay lets `pearl` in; environments of the host leave `anakin` out. What does the same is there once."""
+
+    def names(algorithm: motet.Algorithm, env: object) -> list[str]:
+        points = sweep(algorithm, env, catalogue.find("tpu-v3-pod"), [8, 32])  # type: ignore[arg-type]
+        assert {each.name for each in points if each.devices == 8} == {
+            each.name for each in points if each.devices == 32
+        }
+        return sorted({point.name.partition(",")[0] for point in points})
+
+    apart = ["batched", "central", "coarse", "fine"]
+    replays = motet.DQN(num_envs=12, batch_size=12, buffer_size=2400, learning_starts=120, hidden=(8,))
+    assert names(replays, motet.make("CartPole-v1")) == ["anakin", *apart, "pearl", "sebulba"]
+    waves = motet.A2C(num_envs=12, num_steps=4, hidden=(8,))
+    assert names(waves, Pictures()) == [*apart, "multi_learner", "sebulba"]
+    layouts = plans_for(32, 4)
+    assert {plan.name for plan in layouts.values()} == set(PRESETS) and len({*layouts.values()}) == len(layouts) == 9
 
 
 def test_what_does_not_fit_into_memory_is_no_point_of_a_curve() -> None:
@@ -105,7 +125,9 @@ def test_motet_simulate_prints_a_table_and_draws(capsys: pytest.CaptureFixture[s
     args = ["simulate", "a2c", "CartPole-v1", "--num-envs", "4", "--hidden", "8", "--machine", "tpu-v3-pod"]
     assert main([*args, "--sweep", "devices=8..32", "--output", str(file)]) == 0
     said = capsys.readouterr().out
-    assert "everything on each device" in said and "modelled" in said and "Assumed" in said
+    for plan in ("anakin", "coarse, one learns", "fine, one decides", "batched, one host steps", "central"):
+        assert [line.split()[-5] for line in said.splitlines() if line.startswith(plan)]
+    assert "pearl" not in said and "modelled" in said and "Assumed" in said
     assert file.read_bytes().startswith(b"\x89PNG")
     assert main([*args, "--sweep", "devices=12..12"]) == 2
     assert "do not fill whole hosts" in capsys.readouterr().err

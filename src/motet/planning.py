@@ -6,19 +6,20 @@ motet.train(motet.PPO(), "gymnasium/CartPole-v1", choice.plan)
 
 from __future__ import annotations
 
-import importlib.util
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from motet import envs
+from motet.candidates import against, candidates, permitted, without
 from motet.engine import profiles
 from motet.engine.conditions import conditions
 from motet.engine.detect import detect
 from motet.engine.estimate import Estimate, estimate, floor
 from motet.engine.pools import Pools
 from motet.engine.profile import BUDGET, TIMING, Announce, Profiling, cover, describe
+from motet.engine.raised import Raised
 from motet.engine.run import Reporter
 from motet.errors import BadOption
 from motet.flow.algorithm import Algorithm
@@ -28,6 +29,7 @@ from motet.flow.host import HostEnvironment
 from motet.flow.trace import trace
 from motet.plan import search
 from motet.plan.cost import Book, Profile
+from motet.plan.hosts import over
 from motet.plan.machine import Machine
 from motet.plan.objective import Objective, parse
 from motet.plan.plan import Plan
@@ -59,23 +61,47 @@ class Choice:
     """What a lag that was not permitted would have brought, if it is better than the best."""
     words: Mapping[Plan, str]
     """How each candidate is written."""
-    profile: str
+    profile: str = ""
     """The key of the profile in the cache; empty: nothing was measured."""
-    from_cache: bool
+    from_cache: bool = False
     seconds: float = 0.0
     """What choosing took, from the algorithm to the plan: all but profiling."""
+    left_out: str = ""
+    """What raised while it was profiled, and is no candidate; empty: nothing did."""
+    hosts: int | None = None
+    """Over how many hosts it is to lie; None: over as many as the machine has."""
 
     @property
     def plan(self) -> Plan:
-        return self.estimates[0].plan
+        return over(self.best.plan, self.hosts)
 
     def spelled(self, plan: Plan) -> str:
         """A plan as one writes it."""
-        return self.words.get(plan) or describe(plan)
+        return self.words.get(replace(plan, hosts=1)) or describe(plan)
 
     @property
     def best(self) -> Estimate:
         return self.estimates[0]
+
+    @property
+    def forgoes_much(self) -> bool:
+        """Whether more lag would bring more than what counts as about as good."""
+        if self.given_up is None:
+            return False
+        best, late = self.objective.score(self.best), self.objective.score(self.given_up)
+        return late - best > NEAR * abs(best)
+
+    @property
+    def forgone(self) -> str:
+        """What more lag would bring, in a sentence; empty: nothing."""
+        late = self.given_up
+        if late is None:
+            return ""
+        return (
+            f"It keeps to lag {self.best.lag}: {self.spelled(late.plan)} would give {late.steps_per_second:,.0f} "
+            f"steps/s, where the acting policy is {late.lag} iteration{'s' if late.lag != 1 else ''} old "
+            f"(--max-lag {late.lag})."
+        )
 
 
 def choose(
@@ -83,6 +109,7 @@ def choose(
     env: Environment | HostEnvironment,
     *,
     machine: Machine | None = None,
+    hosts: int | None = None,
     objective: str = "throughput",
     lag: int | None = None,
     measure: bool = True,
@@ -95,38 +122,53 @@ def choose(
 
     Here, what candidates compute is measured once and kept (`again` measures anew), unless it is `known`; for another
     machine it is modelled from what the loop computes, and environments are taken to be as fast as here. Without
-    `measure` nothing is run.
+    `measure` nothing is run. With `hosts` it is for so many machines of this kind, and the plan lies on all of them.
 
     Only plans that learn what one program learns are candidates, unless the algorithm says that it can learn from any
     lag: then one of 1 is permitted. `lag` permits more or less, up to what the algorithm says.
     """
     if lag is not None and lag < 0:
         raise BadOption(f"lag must be at least 0, got {lag}")
+    if hosts is not None and hosts < 1:
+        raise BadOption(f"hosts must be at least 1, got {hosts}")
     wanted, began = parse(objective), time.perf_counter()
     until, profiled = began + budget, 0.0
     with conditions():
         graph = trace(algorithm, env, iterations=ITERATIONS, cuts=(WHOLE,))
-        here = detect()
-        place = machine or here
+        alone = machine or detect()
+        place = alone if hosts in (None, alone.hosts) else replace(alone, name=f"{hosts} x {alone.name}", hosts=hosts)
         may = permitted(graph, place, lag)
-        found = candidates(graph, place, may)
+        found = without(candidates(graph, place, may, wanted), against(graph, place, Raised(), hosts))
         if not found.plans:
-            reasons = [each.reasons[0] for each in found.refused[:3]]
-            raise BadOption(f"No plan fits {algorithm!r} on {place.name}: {'; '.join(reasons)}")
+            reasons = dict.fromkeys(each.reasons[0] for each in found.refused)
+            raise BadOption(f"No plan fits {algorithm!r} on {place.name}: {'; '.join([*reasons][:3])}")
         measured, cached, name = known or Profile(), False, ""
         if measure and known is None:
-            about = {"env": envs.origin(env), "code": getattr(env, "code", ""), "kind": place.devices[0].kind}
-            name = profiles.key(graph, place, about)
+            about = {"env": envs.origin(env), "code": _code(env), "kind": place.devices[0].kind}
+            name = profiles.key(graph, alone, about)
             kept = None if again else _thorough(profiles.load(name), budget)
             measured, cached = kept or Profile(), kept is not None
             if kept is None:
                 start = time.perf_counter()
-                measured = _measured(algorithm, env, graph, place, found.plans, machine is None, until, announce)
+                plans = found.plans if place is alone else candidates(graph, alone, may, wanted).plans
+                measured = _measured(algorithm, env, graph, alone, plans, machine is None, until, announce)
                 measured = replace(measured, about={**measured.about, "budget": str(budget)})
                 profiles.save(name, measured)
                 profiled = time.perf_counter() - start
-        chosen = _choose(graph, Book(graph, place, measured, here=machine is None), found, wanted, may, name, cached)
-        return replace(chosen, seconds=time.perf_counter() - began - profiled)
+        raised = Raised.of(measured)
+        speaks = against(graph, place, raised, hosts)
+        found, said = without(found, speaks), raised.said(lambda plan: found.words.get(plan) or describe(plan))
+        if not found.plans:
+            raise BadOption(f"No plan is left for {algorithm!r} on {place.name}: {said}")
+        book = Book(graph, place, measured, here=machine is None)
+        chosen = _choose(graph, book, found, wanted, may, speaks)
+        took = time.perf_counter() - began - profiled
+        return replace(chosen, profile=name, from_cache=cached, seconds=took, left_out=said, hosts=hosts)
+
+
+def _code(env: Environment | HostEnvironment) -> str:
+    """What a host environment is made of; of one that is compiled, the graph has it."""
+    return envs.code_of(env) if isinstance(env, HostEnvironment) else ""
 
 
 def _thorough(kept: Profile | None, budget: float) -> Profile | None:
@@ -134,27 +176,6 @@ def _thorough(kept: Profile | None, budget: float) -> Profile | None:
     if kept is None or "no time was left" not in kept.about.get("left out", ""):
         return kept
     return kept if budget <= float(kept.about.get("budget", 0.0)) else None
-
-
-def permitted(graph: Graph, machine: Machine, lag: int | None = None) -> Permitted:
-    """What candidates may have, if nobody says otherwise or says how much lag."""
-    usual = 1 if graph.max_lag is None else 0
-    return Permitted(usual if lag is None else lag, _replays(machine))
-
-
-def candidates(graph: Graph, machine: Machine, may: Permitted) -> search.Candidates:
-    """All that fit; of too many, those around the ones that look best by the model."""
-    options = search.values(graph, machine, may)
-    if search.count(options) <= search.EXHAUSTIVE:
-        return search.candidates(graph, machine, may)
-    book = Book(graph, machine)
-
-    def score(plan: Plan) -> float | None:
-        fits = search.sift(graph, machine, [plan]).plans
-        return -floor(graph, plan, book) if fits else None
-
-    found = search.beam(options, machine, score, keep=200)
-    return search.Candidates(tuple(plan for plan, _ in found.best), words=found.words)
 
 
 @contextmanager
@@ -209,7 +230,12 @@ def _meter(reporter: Reporter) -> Meter:
 
 
 def _choose(
-    graph: Graph, book: Book, found: search.Candidates, wanted: Objective, may: Permitted, name: str, cached: bool
+    graph: Graph,
+    book: Book,
+    found: search.Candidates,
+    wanted: Objective,
+    may: Permitted,
+    against: Callable[[Plan], str] = lambda plan: "",
 ) -> Choice:
     ranked, estimates = _ranked(graph, book, wanted, found.plans, KEEP)
     best = tuple(estimates[plan] for plan in ranked)
@@ -225,13 +251,14 @@ def _choose(
         raise BadOption(f"No plan fits into the memory of {book.machine.name}: {refused[-1].reasons[0]} GB.")
     if not any(map(wanted.is_met, best)):
         nearest = best[0]
+        spelled = found.words.get(nearest.plan) or describe(nearest.plan)
         raise BadOption(
-            f"No plan meets {wanted}; the nearest is {nearest.plan.name} with {wanted.said(nearest)}. Ask for less, "
-            "permit a lag, or give it a larger machine."
+            f"No plan meets {wanted}; the nearest is {spelled} with {wanted.said(nearest)}. Ask for less, permit a "
+            "lag, or give it a larger machine."
         )
-    given_up, late = _given_up(graph, book, wanted, may, best)
+    given_up, late = _given_up(graph, book, wanted, may, best, against)
     words = {**late, **found.words}
-    return Choice(graph, book, wanted, best, tuple(refused), len(found.plans), given_up, words, name, cached)
+    return Choice(graph, book, wanted, best, tuple(refused), len(found.plans), given_up, words)
 
 
 def _simplest_first(found: tuple[Estimate, ...], wanted: Objective) -> tuple[Estimate, ...]:
@@ -245,7 +272,12 @@ def _simplest_first(found: tuple[Estimate, ...], wanted: Objective) -> tuple[Est
 
 
 def _given_up(
-    graph: Graph, book: Book, wanted: Objective, may: Permitted, best: Sequence[Estimate]
+    graph: Graph,
+    book: Book,
+    wanted: Objective,
+    may: Permitted,
+    best: Sequence[Estimate],
+    against: Callable[[Plan], str],
 ) -> tuple[Estimate | None, Mapping[Plan, str]]:
     """What one more iteration of lag would bring, if the algorithm can learn from it."""
     more = may.lag + 1
@@ -255,7 +287,7 @@ def _given_up(
     def is_late(plan: Plan) -> bool:
         return any(link.lag == more for link in plan.links.values())
 
-    found = search.candidates(graph, book.machine, replace(may, lag=more), is_late)
+    found = without(search.candidates(graph, book.machine, replace(may, lag=more), is_late), against)
     above = max(map(wanted.score, best))
     ranked, estimates = _ranked(graph, book, wanted, found.plans, 1, above=above)
     better = estimates[ranked[0]] if ranked else None
@@ -285,9 +317,3 @@ def _ranked(
         return wanted.best(floor(graph, plan, book) * 0.99, graph.steps_per_iteration, idle)
 
     return [plan for plan, _ in search.rank(plans, score, bound, keep, above).best], estimates
-
-
-def _replays(machine: Machine) -> tuple[str | None, ...]:
-    """Where a replay may lie: on a device of JAX, in the host's memory, or on an FPGA if there is one."""
-    host: tuple[str | None, ...] = ("host",) if importlib.util.find_spec("numba") else ()
-    return (None, *host, *(("opencl:0",) if machine.device("fpga") else ()))

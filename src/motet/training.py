@@ -95,8 +95,8 @@ def train(
     also has what the last evaluation gave.
 
     With a `cluster` the plan lies over several hosts, each a process that Ray starts; without a plan they have an actor
-    each, and the first one learns. What is computed is the same. A host that is lost is replaced, and the run goes on
-    from the last state that was kept, as if nothing had been.
+    each, and the first one learns, which is said. What is computed is the same. A host that is lost is replaced, and
+    the run goes on from the last state that was kept, as if nothing had been.
 
     `track` tells a tracker of the run: "wandb" or "trackio", which must be installed.
     """
@@ -109,6 +109,8 @@ def train(
         if plan is None and cluster is None and mode == "threads" and wants_profile(profile):
             plan, foretold = _foretold(algorithm, env, max_lag, told)
         chosen = find_plan(plan) if plan is not None else default_plan(algorithm, env, cluster)
+        if plan is None and cluster is not None and wants_profile(profile):
+            _announce(told, UNPLANNED.format(hosts=cluster.hosts, plan=chosen.name))
         chosen = spread(chosen, cluster)
         if cluster is not None:
             check_leading(mode)
@@ -147,18 +149,30 @@ def _foretold(
     from motet import planning
     from motet.foretold import Foretold
 
-    def announce(text: str) -> None:
-        for each in told:
-            each.planning(text)
-
     try:
-        choice = planning.choose(algorithm, env, lag=max_lag, announce=announce)
+        choice = planning.choose(algorithm, env, lag=max_lag, announce=lambda text: _announce(told, text))
     except BadOption as error:
-        announce(f"no plan was chosen, the usual rule holds: {error}")
+        _announce(told, f"no plan was chosen, the usual rule holds: {error}")
         return None, None
     best = choice.best
-    announce(f"chose {choice.spelled(best.plan)}, {best.steps_per_second:,.0f} steps/s expected ({best.word})")
+    if choice.left_out:
+        _announce(told, choice.left_out)
+    _announce(told, f"chose {choice.spelled(best.plan)}, {best.steps_per_second:,.0f} steps/s expected ({best.word})")
+    if choice.forgoes_much:
+        _announce(told, choice.forgone)
     return choice.plan, Foretold(best, choice.profile)
+
+
+UNPLANNED = (
+    "what hosts take is not measured, so the usual rule holds: {plan} over hosts={hosts} (`motet plan --hosts {hosts} "
+    "--save FILE` chooses by what this machine takes, for --plan FILE)"
+)
+"""What is said of a run over hosts for which nobody names a plan."""
+
+
+def _announce(told: Sequence[Callback], text: str) -> None:
+    for each in told:
+        each.planning(text)
 
 
 def following(callbacks: Sequence[Callback], progress: bool | None, track: str | None) -> list[Callback]:

@@ -9,6 +9,7 @@ import pytest
 
 import motet
 from motet import planning
+from motet.candidates import watts
 from motet.engine.estimate import estimate, floor
 from motet.errors import BadOption
 from motet.flow.graph import Graph
@@ -74,18 +75,53 @@ def test_what_is_chosen_is_the_best_of_all_presets_for_every_objective(loop: str
 
 
 def test_what_draws_least_for_a_step_may_be_another_plan_than_the_fastest() -> None:
-    """An accelerator that is somewhat faster than the processor, and draws much more."""
-    thirsty = replace(
-        catalogue.a100_node().devices[0], count=1, watts=4000.0, idle_watts=1.0, latency=1e-6, launch=2e-6
-    )
-    machine = Machine("thirsty", 2, 1e11, (thirsty, catalogue.processor("core", 1e11)))
-    env = motet.make("CartPole-v1")
+    machine, env = thirsty(), motet.make("CartPole-v1")
     algorithm = motet.PPO(num_envs=256, num_steps=64, hidden=(256, 256))
     fast = planning.choose(algorithm, env, machine=machine, measure=False)
     frugal = planning.choose(algorithm, env, machine=machine, measure=False, objective="throughput-per-watt")
     assert fast.best.steps_per_second > frugal.best.steps_per_second
     assert fast.best.steps_per_joule < frugal.best.steps_per_joule
     assert "on cpu:0" in frugal.spelled(frugal.plan) and "on cpu:0" not in fast.spelled(fast.plan)
+
+
+def test_of_too_many_candidates_those_are_kept_that_are_good_at_what_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What draws much may be the fastest, and is not looked at first where watts count."""
+    machine, algorithm = thirsty(), motet.PPO(num_envs=256, num_steps=64, hidden=(256, 256))
+    graph = trace(algorithm, motet.make("CartPole-v1"), iterations=50)
+    may, book = planning.permitted(graph, machine), Book(graph, machine)
+    every = planning.candidates(graph, machine, may).plans
+    monkeypatch.setattr(search, "EXHAUSTIVE", 1)
+    for wanted in map(objective.parse, objective.UNITS):
+        found = planning.candidates(graph, machine, may, wanted)
+        assert set(found.plans) <= set(found.words) and len(found.plans) > 3
+        best = max(wanted.score(estimate(graph, plan, book)) for plan in every)
+        first = max(wanted.score(estimate(graph, plan, book)) for plan in found.plans[:3])
+        assert first == pytest.approx(best, rel=0.1)
+
+
+def test_what_a_plan_draws_is_that_of_all_that_it_lies_on() -> None:
+    machine = replace(catalogue.p100_cluster(), hosts=2)
+    gpu, core = machine.devices
+    idle = 2 * (machine.idle_watts + 4 * gpu.idle_watts + core.idle_watts)
+    card, busy = gpu.watts - gpu.idle_watts, core.watts - core.idle_watts
+    assert watts(motet.anakin(), machine) == pytest.approx(idle + card)
+    assert watts(motet.anakin(8), machine) == pytest.approx(idle + 8 * card)
+    assert watts(motet.coarse(2), machine) == pytest.approx(idle + 3 * card)
+    assert watts(motet.sebulba(2, threads=2), replace(machine, hosts=1)) == pytest.approx(idle / 2 + 3 * card)
+    assert watts(motet.pearl(replay="host"), machine) == pytest.approx(idle + 2 * card)
+    many = replace(processors(4), idle_watts=10.0)
+    assert watts(motet.coarse(2), many) == pytest.approx(10.0 + 3 * busy)
+    assert watts(motet.coarse(9), many) == pytest.approx(10.0 + 4 * busy)
+
+
+def test_places_count_among_candidates() -> None:
+    graph, machine = hosted(), small()
+    options = search.values(graph, machine, Permitted(lag=1))
+    everything = list(search.every(options, machine))
+    assert search.count(options, machine) == len(everything)
+    assert sum("on cpu:0" in text for text, _ in everything) > len(everything) / 4
+    assert search.count(options, machine, most=10) > 10
+    assert search.count(options, processors(2)) < len(everything)
 
 
 def test_parts_may_lie_on_a_processor_beside_an_accelerator() -> None:
@@ -100,6 +136,13 @@ def test_parts_may_lie_on_a_processor_beside_an_accelerator() -> None:
     assert (seats["actors"][0].kind, seats["learner"][0].kind) == ("cpu", "gpu")
     plain = search.candidates(graph, processors(2), Permitted(lag=1, presets=("coarse",)))
     assert not any("on cpu:0" in text for text in plain.words.values())
+
+
+def thirsty() -> Machine:
+    """An accelerator that is somewhat faster than the processor, and draws much more."""
+    card = catalogue.a100_node().devices[0]
+    card = replace(card, count=1, watts=4000.0, idle_watts=1.0, latency=1e-6, launch=2e-6)
+    return Machine("thirsty", 2, 1e11, (card, catalogue.processor("core", 1e11)))
 
 
 def small() -> Machine:
@@ -137,7 +180,7 @@ def test_who_cannot_be_among_the_best_is_not_looked_at() -> None:
 def test_a_beam_finds_the_top_of_many() -> None:
     """More candidates than can be looked at: it sees few of them."""
     options = {"coarse": {"actors": range(1, 120), "learners": range(1, 120), "lag": (0,), "workers": (0,)}}
-    assert search.count(options) > search.EXHAUSTIVE
+    assert search.count(options, processors(120)) > search.EXHAUSTIVE
 
     def score(plan: Plan) -> float:
         actors, learners = plan.fragments["actors"].replicas, plan.fragments["learner"].shards

@@ -420,3 +420,13 @@ def test_shares_times_and_sizes_are_short():
 @pytest.mark.parametrize(("seconds", "words"), [(2.4, "2s"), (59.7, "1m00s"), (125, "2m05s"), (3720, "1h02m")])
 def test_durations_are_short(seconds, words):
     assert duration(seconds) == words
+
+
+def test_the_live_display_says_what_the_planner_does_above_its_panel():
+    out = console(width=60)
+    screen = Screen(out)
+    screen.planning("chose coarse(2), 1,000 steps/s expected [measured]")
+    screen.planning("It keeps to lag 0: " + "a long sentence " * 6)
+    said = out.export_text().splitlines()
+    assert said[0] == "planner: chose coarse(2), 1,000 steps/s expected [measured]"  # no markup
+    assert len(said) == 2 and not screen.live.is_started  # one line, however narrow the terminal is

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from motet.cli.arguments import busy, write
 
 if TYPE_CHECKING:
-    from motet.engine.estimate import Estimate, Part
+    from motet.engine.estimate import Estimate, Workload
     from motet.plan.machine import Machine
     from motet.planning import Choice
 
@@ -27,6 +27,7 @@ def show_choice(algorithm: Any, task: Any, show: Any) -> int:
             algorithm,
             task.make(),
             machine=read_machine(show.machine),
+            hosts=show.hosts,
             objective=show.objective,
             lag=show.max_lag,
             measure=show.profile,
@@ -89,6 +90,7 @@ def table_of(choice: Choice) -> str:
         "",
         *table(header, rows, "<><>>>>" + ">" * len(asked)),
         "(watts are modelled)",
+        *([choice.left_out] if choice.left_out else []),
         "",
         *textwrap.wrap(why(choice), WIDTH),
     ]
@@ -108,12 +110,7 @@ def why(choice: Choice) -> str:
             said.append(f"It is {ahead:.0%} ahead of {other}, of which {_held_up(others[0])}.")
         else:
             said.append(f"{other} would be {-ahead:.1%} better, which is too little for its {_more(best, others[0])}.")
-    if choice.given_up is not None:
-        late = choice.given_up
-        said.append(
-            f"It keeps to lag {best.lag}: {choice.spelled(late.plan)} would give {late.steps_per_second:,.0f} steps/s, "
-            f"where the acting policy is {late.lag} iteration{'s' if late.lag != 1 else ''} old (--max-lag {late.lag})."
-        )
+    said += [choice.forgone] if choice.forgone else []
     if best.modelled:
         said.append(f"Modelled, not measured: {', '.join(best.modelled)}.")
     return " ".join(said)
@@ -153,7 +150,7 @@ def explained(choice: Choice) -> str:
     return "\n".join(lines)
 
 
-def _row(part: Part, iteration: float) -> tuple[str, str, str]:
+def _row(part: Workload, iteration: float) -> tuple[str, str, str]:
     def shares(found: Mapping[str, float]) -> str:
         return ", ".join(f"{name} {each / iteration:.0%}" for name, each in found.items() if each > 0.005 * iteration)
 

@@ -207,7 +207,7 @@ class ShowPlanOptions(PlannerOptions, Length):
     json: Annotated[bool, FlagCreatePairsOff] = False
     """The plan as a file that --plan reads."""
     hosts: Annotated[int | None, arg(metavar="INT", help_behavior_hint="")] = None
-    """Over how many hosts it lies; by default as many as it says itself."""
+    """Over how many hosts it lies, all as this one (or as --machine says); by default as many as it says itself."""
     output: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """Write there instead of to the screen."""
 
@@ -290,7 +290,8 @@ class SimulateOptions:
     """On what to try it."""
 
     machine: Annotated[str, arg(metavar="FILE|NAME")] = "tpu-v3-pod"
-    """A description in YAML, or a machine of the catalogue. The algorithm's --num-envs are those of one device."""
+    """A description in YAML, or a machine of the catalogue. The algorithm's --num-envs are those of one device, and
+    so are its replay and batches."""
     sweep: Annotated[str, arg(metavar="devices=FROM..TO")] = "devices=16..2048"
     """How many of its usual devices, doubling."""
     lag: int = 1

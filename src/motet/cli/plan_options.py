@@ -44,8 +44,8 @@ def plan_options() -> type:
         "PlanOptions", [(name, kind, field(default=default)) for name, kind, default in fields], frozen=True
     )
     made.__doc__ = (
-        "Where each part of the loop runs; without any, all in one program, which asks host environments in as many "
-        "worker processes as there are cores (none for one environment alone, light ones and EnvPool's)."
+        "Where each part of the loop runs; without any, the planner measures and chooses (`motet plan` says how), and "
+        "a written rule does with --no-profile, with --serial and over several hosts (docs/planner.md)."
     )
     return made
 

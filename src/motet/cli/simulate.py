@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from motet.plan.cost import Profile
 
 ABOUT = (
-    "Draw how fast plans would be on more and more devices of a machine. Nothing of it is here: all speeds are "
-    "modelled, from what the loop computes and what the machine is said to do."
+    "Draw how fast the plans of all presets would be on more and more devices of a machine. Nothing of it is here: all "
+    "speeds are modelled, from what the loop computes and what the machine is said to do."
 )
 
 

@@ -28,7 +28,7 @@ SETTLED = 0.002
 
 
 @dataclass(frozen=True)
-class Part:
+class Workload:
     """What a replica of a fragment does in an iteration: the busiest one, if they differ."""
 
     busy: Mapping[str, float]
@@ -48,7 +48,7 @@ class Estimate:
     plan: Plan
     steps_per_second: float
     iteration_seconds: float
-    parts: Mapping[str, Part]
+    parts: Mapping[str, Workload]
     """By fragment."""
     used: Mapping[str, float]
     """By what is scarce: which share of it is used, of the busiest one of its kind."""
@@ -144,7 +144,7 @@ def _estimate(
 ) -> Estimate:
     windows = {each.name: _window(found.logs[each.name]) for each in workers}
     iteration = max((after.time - before.time) / count for before, after, count in windows.values())
-    parts: dict[str, Part] = {}
+    parts: dict[str, Workload] = {}
     for each in workers:
         part = _part(*windows[each.name])
         if each.fragment not in parts or part.seconds > parts[each.fragment].seconds:
@@ -175,12 +175,12 @@ def _window(logs: Sequence[Log]) -> tuple[Log, Log, int]:
     return logs[first], logs[-1], max(1, len(logs) - 1 - first)
 
 
-def _part(before: Log, after: Log, count: int) -> Part:
+def _part(before: Log, after: Log, count: int) -> Workload:
     def gained(new: Mapping[str, float], old: Mapping[str, float]) -> dict[str, float]:
         found = {name: (value - old.get(name, 0.0)) / count for name, value in new.items()}
         return dict(sorted(((name, value) for name, value in found.items() if value > 0), key=lambda item: -item[1]))
 
-    return Part(gained(after.busy, before.busy), gained(after.waited, before.waited))
+    return Workload(gained(after.busy, before.busy), gained(after.waited, before.waited))
 
 
 def _shares(found: Simulation, machine: Machine, total: float) -> dict[str, float]:
@@ -208,7 +208,7 @@ def _watts(machine: Machine, found: Simulation, charges: Charges, total: float) 
     return watts
 
 
-def _bottleneck(parts: Mapping[str, Part], used: Mapping[str, float], iteration: float) -> str:
+def _bottleneck(parts: Mapping[str, Workload], used: Mapping[str, float], iteration: float) -> str:
     """Who or what keeps everybody from going faster."""
     busiest = max(parts, key=lambda name: parts[name].seconds)
     part = parts[busiest]

@@ -19,10 +19,11 @@ from motet.engine.cut import RunCut
 from motet.engine.detect import cores
 from motet.engine.place import devices_for
 from motet.engine.pools import Pools
+from motet.engine.raised import ABOUT, Fault, Raised
 from motet.engine.rehearse import schedules_of
 from motet.engine.run import Reporter, Watcher
 from motet.engine.stopwatch import Samples, calls_of, mostly
-from motet.engine.trial import LONG, QUICK, Trial, shortened
+from motet.engine.trial import LONG, QUICK, Late, Trial, shortened
 from motet.errors import described
 from motet.flow.graph import Graph
 from motet.plan.cost import Fit, Profile
@@ -76,6 +77,9 @@ class Profiling:
         self.shared = sum(each.nbytes() for each in graph.variables.values()) <= SHARED
         self.trials: list[Trial] = []
         self.left_out: list[str] = []
+        self.faults: list[Fault] = []
+        self.works: set[str] = set()
+        """The devices on which something ran."""
         self.company = Company()
         self.samples = Samples()
         self.pace = Pace()
@@ -105,6 +109,7 @@ class Profiling:
         if time.perf_counter() > until:
             return f"{describe(plan)}: no time was left"
         self.announce(f"compiling {describe(plan)}")
+        trial: Trial | None = None
         try:
             trial = Trial(self.graph, plan, devices_for(plan), wanted, self.watcher)
             trial.start(self.state)
@@ -112,19 +117,31 @@ class Profiling:
                 self.state = trial.cut()
             return trial
         except Exception as error:  # whatever a device or a program raises: all others are still worth measuring
-            return f"{describe(plan)}: {described(error)}"
+            found = self._failed(plan, trial, error)
+            if trial is not None:
+                trial.close()
+            return found
 
     def _compiled(self, trial: Trial | str, until: float) -> Trial | str:
         if isinstance(trial, str):
             return trial
         try:
             trial.compile(until, self.pace)
+            self.works |= trial.worked
             if not self.shared:
                 trial.forget()
             return trial
         except Exception as error:
+            found = self._failed(trial.plan, trial, error)
             trial.close()
-            return f"{describe(trial.plan)}: {described(error)}"
+            return found
+
+    def _failed(self, plan: Plan, trial: Trial | None, error: Exception) -> str:
+        """Note what raised -> how it is said. That there was no time for a plan says nothing against it."""
+        if not isinstance(error, Late):
+            devices, calls = trial.at_work if trial is not None else ((), ())
+            self.faults.append(Fault(plan, described(error), devices, calls))
+        return f"{describe(plan)}: {described(error)}"
 
     def time(self, until: float) -> None:
         """In turns, or one after the other if their states do not fit beside each other."""
@@ -197,7 +214,7 @@ class Profiling:
         try:
             do(trial)
         except Exception as error:
-            self.left_out.append(f"{describe(trial.plan)}: {described(error)}")
+            self.left_out.append(self._failed(trial.plan, trial, error))
             return False
         return True
 
@@ -207,6 +224,8 @@ class Profiling:
             each.note(self.samples)
         seconds = time.perf_counter() - self.began
         about = {"seconds": f"{seconds:.1f}", "left out": "; ".join((*self.pools.left_out, *self.left_out))}
+        if self.faults:
+            about[ABOUT] = Raised(tuple(self.faults), frozenset(self.works)).to_json()
         return _profile(self.samples, self.company, self.pools, self.graph.num_envs, about)
 
     def __enter__(self) -> Self:

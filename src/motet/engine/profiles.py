@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -9,6 +10,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
+from motet.engine.raised import Raised
 from motet.flow.fingerprint import fingerprint
 from motet.flow.graph import Graph
 from motet.plan.cost import Profile
@@ -16,8 +18,9 @@ from motet.plan.machine import Machine
 
 
 def key(graph: Graph, machine: Machine, about: Mapping[str, object]) -> str:
-    """What a profile holds for: this loop with these shapes, this machine, these versions and options of XLA."""
-    versions = [f"{name} {metadata.version(name)}" for name in ("motet", "jax", "jaxlib")]
+    """What a profile holds for: this loop with these shapes, this machine, these versions and options of XLA, and
+    motet's own code, which runs it."""
+    versions = [source(PACKAGE), *(f"{name} {metadata.version(name)}" for name in ("jax", "jaxlib"))]
     parts = [
         fingerprint(graph),
         machine.to_text(),
@@ -28,11 +31,27 @@ def key(graph: Graph, machine: Machine, about: Mapping[str, object]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
+@functools.cache
+def source(folder: Path) -> str:
+    """A hash of all code below a folder. It is read once, since it does not change while it runs."""
+    sha = hashlib.sha256()
+    for file in sorted(each for each in folder.rglob("*") if each.suffix in CODE):
+        sha.update(f"{file.relative_to(folder)}\n".encode() + file.read_bytes())
+    return sha.hexdigest()
+
+
+PACKAGE = Path(__file__).parents[1]
+CODE = (".py", ".cl")
+
+
 def load(name: str) -> Profile | None:
     """The profile of that key; None if there is none, or it cannot be read."""
     file = _file(name)
     try:
-        return Profile.from_json(file.read_text()) if file is not None else None
+        found = Profile.from_json(file.read_text()) if file is not None else None
+        if found is not None:
+            Raised.of(found)  # or it is damaged
+        return found
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

@@ -42,6 +42,10 @@ LONG = 0.15
 still (see `Performer`)."""
 
 
+class Late(BadOption):
+    """There was no time for a plan, which says nothing against it."""
+
+
 class Still:
     """Host environments in which nothing happens, and at once: what is left is what motet itself takes."""
 
@@ -90,7 +94,9 @@ class Trial:
         wanted: frozenset[str],
         watcher: Callable[[Reporter], Watcher] | None = None,
     ):
-        self.graph, self.plan, self.wanted = graph, plan, wanted
+        self.graph, self.plan, self.wanted, self.devices = graph, plan, wanted, devices
+        self.turn: Performer | None = None
+        """Whose turn it was last."""
         self.late: list[str] = []
         """Calls that there was no time to compile."""
         self.each = 0.0
@@ -118,7 +124,7 @@ class Trial:
                 adopt(self.assembly, cut)
         except BadOption:  # its replay lies elsewhere
             cut = None
-        serial.drive(self.assembly, 0)
+        self._drive(0)
 
     def cut(self) -> RunCut:
         """The state, for others to start from."""
@@ -131,19 +137,19 @@ class Trial:
         pace, began = pace or Pace(), time.perf_counter()
         whole = self._whole
         if whole is not None and pace.equations and began + pace.expected(whole) > until + GRACE:
-            raise BadOption("no time was left")
+            raise Late("no time was left")
         limited = [
             (each, limit(each, self._keyed(each, self.wanted), until, pace)) for each in self.assembly.performers
         ]
-        serial.drive(self.assembly, 1)
+        self._drive(1)
         compiled = time.perf_counter()
         if whole is not None:
             pace.note(whole, compiled - began)
         else:
             first = compiled - began - sum(call.took for _, calls in limited for call in calls)
             if first > QUICK and compiled + first / 2 > until + GRACE:  # not all of it comes again
-                raise BadOption(f"no time was left, the first iteration took {first:.1f} s")
-        serial.drive(self.assembly, 2)
+                raise Late(f"no time was left, the first iteration took {first:.1f} s")
+        self._drive(2)
         self.each = time.perf_counter() - compiled
         for each, calls in limited:
             late = [call.call for call in calls if call.is_late]
@@ -169,7 +175,7 @@ class Trial:
 
     def warm_up(self) -> None:
         """Before anything is timed."""
-        serial.drive(self.assembly, self.iteration + 2)
+        self._drive(self.iteration + 2)
         self.counted.most = _many(self.assembly, self.counted)
         _reset(self.assembly, self.counted)
 
@@ -216,7 +222,7 @@ class Trial:
     def _go_on(self, seconds: float) -> None:
         began, first = time.perf_counter(), self.iteration
         while self.iteration == first or time.perf_counter() - began < seconds:
-            serial.drive(self.assembly, self.iteration + self.counted.most)
+            self._drive(self.iteration + self.counted.most)
 
     def _look_away(self, really: bool) -> None:
         self.counted.looks_away = really
@@ -237,15 +243,49 @@ class Trial:
     def iteration(self) -> int:
         return self.assembly.performers[0].worker.iteration
 
+    def lies_on(self, performer: Performer) -> tuple[str, ...]:
+        """What a worker needs, as "cpu:1": its devices, or what else holds its replay."""
+        place = performer.home.place
+        return (place.store,) if place.store else tuple(map(self._named, place.devices))
+
+    @property
+    def at_work(self) -> tuple[tuple[str, ...], tuple[tuple[str, float], ...]]:
+        """On what whoever was at work last lies, and what it was to compute; nothing if that was nobody."""
+        return (self.lies_on(self.turn), tuple(self.items(self.turn))) if self.turn is not None else ((), ())
+
+    @property
+    def worked(self) -> set[str]:
+        """Everything that something was done on. Who was asked for zeros alone says nothing of its devices."""
+        done = [each for each in self.assembly.performers if each.home.place.store or self.items(each)]
+        return {name for each in done for name in self.lies_on(each)}
+
+    def items(self, performer: Performer) -> list[tuple[str, float]]:
+        """The calls of a worker that are to be timed: their keys, and how many environments they have."""
+        fragment = self.plan.fragments[performer.worker.fragment]
+        keys = [self._key(performer, call) for call in self._keyed(performer, self.wanted)]
+        if self._whole is not None:
+            keys = [self._key(performer, self._whole, whole=True)]
+        return [(key, self.graph.num_envs / fragment.cut.parts) for key in dict.fromkeys(keys)]
+
     def close(self) -> None:
         self.assembly.close()
+
+    def _drive(self, until: int) -> None:
+        serial.drive(self.assembly, until, self._note_turn)
+
+    def _note_turn(self, performer: Performer) -> None:
+        self.turn = performer
+
+    def _named(self, device: Any) -> str:
+        number = next(list(found).index(device) for found in self.devices.values() if device in found)
+        return f"{kind_named(device.platform)}:{number}"
 
     def _keyed(self, performer: Performer, keys: frozenset[str]) -> list[Call]:
         return [call for call in calls_of(performer.worker.schedule.body) if self._key(performer, call) in keys]
 
-    def _key(self, performer: Performer, call: Call) -> str:
+    def _key(self, performer: Performer, call: Call, whole: bool = False) -> str:
         shards = self.plan.fragments[performer.worker.fragment].shards
-        return call_key(kind_named(performer.home.place.devices[0].platform), call, shards, False)
+        return call_key(kind_named(performer.home.place.devices[0].platform), call, shards, whole)
 
 
 class _Nobody:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from motet.envs.registry import as_environment, describe, make, origin
+    from motet.envs.registry import as_environment, code_of, describe, make, origin
 
-__all__ = ["as_environment", "describe", "make", "origin"]
+__all__ = ["as_environment", "code_of", "describe", "make", "origin"]
 
 
 def __getattr__(name: str) -> Any:

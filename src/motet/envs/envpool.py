@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib import metadata
 from threading import Lock
 from typing import Any
 
@@ -45,6 +46,7 @@ class EnvPool(HostEnvironment):
     check_bounds: bool = False
     """Whether an observation outside of its bounds is an error, or only counted."""
     outside: Tally = field(default_factory=Tally, init=False, repr=False, compare=False)
+    code: str = field(init=False, repr=False, compare=False)
     light: bool = field(default=True, init=False, repr=False, compare=False)
     _types: tuple[np.dtype, ...] = field(init=False, repr=False, compare=False)
     """Of the leaves of observations, as motet holds them."""
@@ -70,6 +72,7 @@ class EnvPool(HostEnvironment):
             "observation_space": observation_space,
             "action_space": action_space,
             "time_limit": int(spec.config.max_episode_steps),
+            "code": f"envpool {metadata.version('envpool')}",  # its pool is opaque
             "_types": tuple(leaf.dtype for leaf in jax.tree.leaves(observation_space.aval)),
         }
         for attribute, value in values.items():

@@ -108,6 +108,11 @@ def origin(env: Environment | HostEnvironment) -> tuple[str, dict[str, Any]]:
     return getattr(env, ORIGIN, (env.name, {}))
 
 
+def code_of(env: HostEnvironment) -> str:
+    """What it is made of, as a hash or a version: what was measured of it holds for this code and no other."""
+    return getattr(env, "code", None) or load("motet.envs.written:code_of")(env)
+
+
 def _make(env_id: str, check_bounds: bool, options: dict[str, Any]) -> Environment | HostEnvironment:
     strict = {"check_bounds": True} if check_bounds else {}
     if env_id in ENVIRONMENTS:

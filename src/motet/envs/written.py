@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import marshal
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -15,13 +17,23 @@ import gymnasium
 
 def code_of(env: Any) -> str:
     """Of an environment with its wrappers: the files that their classes are written in, and for those that are in no
-    file, as in a notebook, their methods. What these call elsewhere is not looked at."""
+    file, as in a notebook, their methods. What these call elsewhere is not looked at, but for the version of the
+    libraries that the classes are from."""
     sha = hashlib.sha256()
     for kind in dict.fromkeys(base for each in _layers(env) for base in type(each).__mro__):
         if kind.__module__ not in ("builtins", "typing"):
-            sha.update(f"{kind.__module__}.{kind.__qualname__}".encode())
+            version = _version(kind.__module__.partition(".")[0])
+            sha.update(f"{kind.__module__}.{kind.__qualname__} {version}".encode())
             sha.update(_written(kind))
     return sha.hexdigest()[:32]
+
+
+@functools.cache
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except (metadata.PackageNotFoundError, ValueError):  # it is from no library; a name may be empty
+        return ""
 
 
 def _layers(env: Any) -> Iterator[Any]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import heapq
 import inspect
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from motet.flow.graph import Graph
 from motet.plan.check import violations
-from motet.plan.machine import Machine
+from motet.plan.machine import Device, Machine
 from motet.plan.plan import Plan
 from motet.plan.presets import PRESETS
 
@@ -61,15 +62,15 @@ Values = Mapping[str, Sequence[Any]]
 def values(graph: Graph, machine: Machine, permitted: Permitted) -> dict[str, dict[str, Sequence[Any]]]:
     """Preset -> each of its options -> the values that make sense here."""
     usual = machine.devices[0]
-    devices = usual.count * machine.hosts
-    many = max(devices, machine.cores * machine.hosts)
+    devices = numbers(usual.count, machine.hosts)
+    many = numbers(max(usual.count, machine.cores), machine.hosts)
     hosted = any(node.host is not None for node in graph.nodes())
     lags = range(min(permitted.lag, permitted.lag if graph.max_lag is None else graph.max_lag) + 1)
     ranges: dict[str, Sequence[Any]] = {
-        "shards": doubling(devices),
-        "learners": doubling(devices),
-        "actors": doubling(many),
-        "environments": doubling(many),
+        "shards": devices,
+        "learners": devices,
+        "actors": many,
+        "environments": many,
         "threads": (1, 2),
         "lag": lags,
         "prefetch": lags,
@@ -83,8 +84,13 @@ def values(graph: Graph, machine: Machine, permitted: Permitted) -> dict[str, di
         options = inspect.signature(PRESETS[name]).parameters
         found[name] = {option: ranges[option] for option in options}
     if "central" in found:
-        found["central"]["workers"] = doubling(many)  # there it says how many act and learn
+        found["central"]["workers"] = many  # there it says how many act and learn
     return found
+
+
+def numbers(each: int, hosts: int) -> tuple[int, ...]:
+    """How many parts may lie on so many hosts with so much `each`: 1, 2, 4, ... in all, and on every host."""
+    return tuple(sorted({*doubling(each * hosts), *(hosts * number for number in doubling(each))}))
 
 
 def doubling(most: int) -> tuple[int, ...]:
@@ -99,12 +105,17 @@ def candidates(
     """All plans of the presets that fit a graph and a machine, or `only` some. Whether the graph was traced for their
     cuts does not matter."""
     words = dict[Plan, str]()
-    for name, options in values(graph, machine, permitted).items():
-        for chosen in itertools.product(*options.values()):
-            for text, plan in _placed(name, dict(zip(options, chosen, strict=True)), machine):
-                if only(plan):
-                    words.setdefault(plan, text)
+    for text, plan in every(values(graph, machine, permitted), machine):
+        if only(plan):
+            words.setdefault(plan, text)
     return replace(sift(graph, machine, words), words=words)
+
+
+def every(options: Mapping[str, Values], machine: Machine) -> Iterator[tuple[str, Plan]]:
+    """All that presets with these options stand for on a machine, in words and as plans."""
+    for name, each in options.items():
+        for chosen in itertools.product(*each.values()):
+            yield from _placed(name, dict(zip(each, chosen, strict=True)), machine)
 
 
 def _placed(name: str, given: Mapping[str, Any], machine: Machine) -> Iterator[tuple[str, Plan]]:
@@ -112,8 +123,8 @@ def _placed(name: str, given: Mapping[str, Any], machine: Machine) -> Iterator[t
     more for each choice of fragments that could lie on a processor instead."""
     text, plan = spelled(name, given), PRESETS[name](**given)
     yield text, plan
-    processor = machine.device("cpu")
-    if processor is None or processor is machine.devices[0] or machine.hosts > 1:
+    processor = _spare(machine)
+    if processor is None:
         return
     free = [
         name
@@ -126,14 +137,19 @@ def _placed(name: str, given: Mapping[str, Any], machine: Machine) -> Iterator[t
             yield f"{text} with {' and '.join(chosen)} on cpu:0", replace(plan, fragments={**plan.fragments, **moved})
 
 
-def count(options: Mapping[str, Values]) -> int:
-    total = 0
-    for each in options.values():
-        product = 1
-        for found in each.values():
-            product *= len(found)
-        total += product
-    return total
+def _spare(machine: Machine) -> Device | None:
+    """The processor beside other devices, on which parts may lie instead."""
+    processor = machine.device("cpu")
+    return None if processor is machine.devices[0] or machine.hosts > 1 else processor
+
+
+def count(options: Mapping[str, Values], machine: Machine, most: int = EXHAUSTIVE) -> int:
+    """How many plans they stand for on a machine, each choice of places among them; where it is above `most`, no more
+    than that is found out."""
+    points = sum(math.prod(map(len, each.values())) for each in options.values())
+    if points > most or _spare(machine) is None:
+        return points
+    return sum(1 for _ in itertools.islice(every(options, machine), most + 1))
 
 
 def sift(graph: Graph, machine: Machine, plans: Iterable[Plan]) -> Candidates:
