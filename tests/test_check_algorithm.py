@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -10,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 import motet
-from motet import algorithms, cli
+from motet import cli
 from motet.envs.gymnasium import Gymnasium
 from tests.flow.probe import Learner, Probe
 from tests.laws import host_envs
@@ -185,22 +187,40 @@ def test_a_loop_that_cannot_be_traced_is_reported() -> None:
     assert not report.ok and "never calls flow.apply" in str(report)
 
 
-def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    small = ["--num-envs", "4", "--num-steps", "3", "--hidden", "4", "--iterations", "1"]
-    assert cli.main(["check-algorithm", "a2c", "CartPole-v1", *small]) == 0
+def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["check-algorithm", "a2c", "CartPole-v1", *SMALL]) == 0
     assert "It keeps the rules of batches." in capsys.readouterr().out
 
-    @dataclass(frozen=True, kw_only=True)
-    class Astray(motet.A2C):
-        def loop(self, flow: motet.Flow) -> None:
-            flow.apply(self.learn, flow.unroll(self.act, steps=self.num_steps))
 
-        def learn(self, state: Any, rollout: Any) -> Any:
-            return self.apply(state, self.gradient(state.params, rollout)[0])
+SMALL = ["--num-envs", "4", "--num-steps", "3", "--hidden", "4", "--iterations", "1"]
+ASTRAY = """
+from dataclasses import dataclass
 
-    monkeypatch.setattr(algorithms, "find", lambda name: Astray)
-    assert cli.main(["check-algorithm", "astray", "CartPole-v1", *small]) == 1
-    assert "learn\n" in capsys.readouterr().out
+import motet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Astray(motet.A2C):
+    def loop(self, flow):
+        flow.apply(self.learn, flow.unroll(self.act, steps=self.num_steps))
+
+    def learn(self, state, rollout):
+        return self.apply(state, self.gradient(state.params, rollout)[0])
+"""
+
+
+@pytest.mark.parametrize("name", ["astray:Astray", "astray.py:Astray"])
+def test_the_command_checks_an_algorithm_of_ones_own(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the name of its module, or of its file."""
+    (tmp_path / "astray.py").write_text(ASTRAY)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "astray", raising=False)
+    assert cli.main(["check-algorithm", name, "CartPole-v1", *SMALL]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("Astray on CartPole-v1") and "\nlearn\n" in said and "It breaks a rule of batches." in said
 
 
 def test_bad_options_are_told() -> None:

@@ -21,6 +21,8 @@ from tests.laws.cases import assert_close, assert_traffic, run
 
 PLANS: dict[str, Plan] = {
     "anakin-2": motet.anakin(2),
+    "sebulba-2": motet.sebulba(threads=2, lag=0),
+    "batched": motet.batched(workers=0),
     "coarse-2": motet.coarse(2),
     "coarse-2-sharded": motet.coarse(2, learners=2),
     "fine-2": motet.fine(2),
@@ -30,7 +32,7 @@ PLANS: dict[str, Plan] = {
     "pearl-host": motet.pearl(lag=0, replay="host"),
     "pearl-opencl": motet.pearl(lag=0, replay="opencl:0"),
 }
-"""One of each kind of cut, all without lag."""
+"""Every preset, and one of each kind of cut, all without lag."""
 
 
 CUTS = tuple(dict.fromkeys(cut for plan in PLANS.values() for cut in plan.cuts()))

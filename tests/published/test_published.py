@@ -8,7 +8,10 @@ from __future__ import annotations
 import pytest
 
 import motet
-from tests.laws.cases import DOUBLE
+from motet.envs.gymnasium import Gymnasium
+from motet.flow.trace import trace
+from tests.laws import host_envs
+from tests.laws.cases import DOUBLE, assert_close, owned, run
 from tests.published.agreement import PLANS, assert_agrees, refusals
 from tests.published.curious import RandomNetworkDistillation
 from tests.published.evolution import EvolutionStrategy
@@ -53,6 +56,24 @@ def test_plans_take_it_or_say_why_not(name: str) -> None:
     assert sum(map(bool, found)) == sum(reasons.values())
     for reason, count in reasons.items():
         assert sum(any(reason in each for each in why) for why in found) == count
+
+
+HOST_ENV = Gymnasium(host_envs.Corridor)
+ON_HOST = {"batched": motet.batched(workers=2), "sebulba": motet.sebulba(threads=2, lag=0)}
+
+
+@pytest.mark.skipif(not DOUBLE, reason="in double precision alone")
+@pytest.mark.parametrize("plan", ON_HOST)
+def test_environments_beside_the_programs_change_nothing(plan: str) -> None:
+    """Whole, they are stepped in the thread of the only fragment; here in processes, or by two threads in turn."""
+    whole = motet.multi_learner(1)
+    cuts = tuple(cut for each in (whole, *ON_HOST.values()) for cut in each.cuts())
+    graph = trace(RandomNetworkDistillation(), HOST_ENV, iterations=ITERATIONS, cuts=cuts)
+    expected, rows = run(graph, whole, iterations=ITERATIONS)
+    found, seen = run(graph, ON_HOST[plan], iterations=ITERATIONS)
+    for name in ("learner", "seen", "felt", "sums"):
+        assert_close(owned(graph, ON_HOST[plan], found, name), owned(graph, whole, expected, name))
+    assert_close(seen.seen, rows.seen)
 
 
 @pytest.mark.skipif(DOUBLE, reason="once is enough")

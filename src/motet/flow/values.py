@@ -31,6 +31,12 @@ class Value:
             raise TypeError(f"the handle {self.name!r} has no parts")
         return self.pick(self, key)
 
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"the handle {self.name!r} cannot be tested for truth: the loop is recorded once, before there are values. "
+            "Decide in a method, with jnp.where or jax.lax.cond"
+        )
+
     def __iter__(self) -> Iterator[Any]:
         raise TypeError(
             f"cannot unpack the handle {self.name!r}, which is on one value: a method that returns a tuple gives as "
