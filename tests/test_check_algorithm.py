@@ -86,6 +86,17 @@ class OwnKey(Probe):
         return super().gradient(params, replace(batch, reward=batch.reward + noise))
 
 
+class Doubled(Probe):
+    """Doubles all rewards if one is large: a test of all rows, which often only saves work that no row needs."""
+
+    def double(self, params: Any, rollout: motet.Rollout) -> jax.Array:
+        return jnp.where(jnp.any(rollout.reward > 0.97), 2 * rollout.reward, rollout.reward)
+
+    def loop(self, flow: motet.Flow) -> None:
+        rollout = flow.unroll(self.act, steps=self.steps)
+        self.learn(flow, replace(rollout, reward=flow.call(self.double, rollout)))
+
+
 class Summed(Probe):
     """A sum and a largest value over the batch, which pieces add up and compare."""
 
@@ -141,7 +152,7 @@ def test_what_pieces_add_up_to_breaks_no_rule(algorithm: motet.Algorithm) -> Non
 
 
 def test_a_difference_that_no_plan_refuses_shows_in_what_the_plan_learns() -> None:
-    report = motet.check_algorithm(OwnKey(), WALK, plans=SHARDED, iterations=2)
+    report = motet.check_algorithm(Doubled(), WALK, plans=SHARDED, iterations=3)
     (sharded,) = report.plans
     assert not sharded.same and sharded.difference is not None
     assert "learns another learner.params" in str(report)
@@ -162,6 +173,38 @@ def test_ours_keep_the_rules_under_every_plan(name: str) -> None:
     assert refused == ({"central(2)"} if name == "ppo" else set())
     assert len(report.plans) == (4 if name == "ppo" else 5)
     assert jnp.zeros(()).dtype == jnp.result_type(float)  # the precision is as it was
+
+
+class Single(MaskedMean):
+    """Has parameters in single precision, as networks of a library do."""
+
+    masked = False
+
+    def init(self, key: jax.Array) -> Learner:
+        return Learner(0.1 * jax.random.normal(key, (3, 2), jnp.float32), jnp.zeros((), jnp.int32))
+
+    def gradient(self, params: Any, batch: Any) -> Any:
+        return (MaskedMean if self.masked else Probe).gradient(self, params, batch)
+
+
+class Insistent(Single):
+    """Computes in single precision, come what may."""
+
+    def logits(self, params: jax.Array, observation: jax.Array) -> jax.Array:
+        return super().logits(params.astype(jnp.float32), observation.astype(jnp.float32))
+
+    def apply(self, state: Learner, gradient: jax.Array) -> Learner:
+        after = super().apply(state, gradient)
+        return replace(after, params=after.params.astype(jnp.float32))
+
+
+@pytest.mark.parametrize("kind", [Single, Insistent])
+def test_rounding_in_single_precision_breaks_no_rule(kind: type[Single]) -> None:
+    report = motet.check_algorithm(kind(), WALK, plans=SHARDED, iterations=4)
+    assert report.ok, report
+    broken = type(kind.__name__, (kind,), {"masked": True})()
+    report = motet.check_algorithm(broken, WALK, plans={}, iterations=2)
+    assert [each.method for each in report.broken] == ["gradient"]
 
 
 class Blind(Probe):

@@ -35,7 +35,8 @@ class Batching:
             with record.loop(record.name("minibatches"), count, "update"):
                 link = record.name("minibatch")
                 writes = {handle: f"{link}.{handle.replace('.', '_')}" for handle in handles}
-                record.node(record.name("select"), "call", select, [order, *handles], list(writes.values()))
+                reads = [order, *handles]
+                record.node(record.name("select"), "call", select, reads, list(writes.values()), trusted=True)
                 yield rebuild({handle: record.value(name) for handle, name in writes.items()})[0]
 
     def _dealing(self, handles: list[str], count: int, sequences: bool) -> tuple[Any, Any]:

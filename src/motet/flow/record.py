@@ -141,15 +141,18 @@ class GraphRecorder:
         host: HostCall | None = None,
         replay: ReplayCall | None = None,
         draws: bool | None = None,
+        trusted: bool = False,
     ) -> Node:
         """Record a node of the innermost open loop. Of a host's node, `run` only tells the types.
 
         `writes` are names, or a function that names as many results as there turn out to be. `draws` says whether
-        pieces of its batch would draw other random numbers; None: if it uses a key for a whole batch.
+        pieces of its batch would draw other random numbers; None: if it uses a key for a whole batch. What is `trusted`
+        is motet's own, and right in pieces even if its program does not show it.
         """
         self.names.add(name)
         node = self._make(name, kind, run, tuple(reads), writes, site or name, host)
-        node = replace(node, replay=replay, draws=node.draws if draws is None else draws)
+        draws = node.draws if draws is None else draws
+        node = replace(node, replay=replay, draws=draws, whole=() if trusted else node.whole)
         self.stack[-1].items.append(node)
         return node
 

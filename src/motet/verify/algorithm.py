@@ -13,6 +13,7 @@ import numpy as np
 from motet import algorithms, envs
 from motet.engine import run as engine
 from motet.engine.assemble import Settings
+from motet.engine.conditions import conditions
 from motet.engine.place import devices_for
 from motet.errors import BadAlgorithm, BadOption, MotetError
 from motet.flow.algorithm import Algorithm
@@ -20,13 +21,13 @@ from motet.flow.calls import OWN_NAMES
 from motet.flow.environment import Environment
 from motet.flow.graph import Cut, Graph
 from motet.flow.host import HostEnvironment
-from motet.flow.trace import trace
 from motet.plan import presets
 from motet.plan.check import violations
 from motet.plan.plan import Plan
 from motet.plan.project import Ownership
 from motet.verify.pieces import REPLICAS, TWO_SHARDS, Difference, PieceRunner, distance
-from motet.verify.report import AlgorithmReport, PlanOutcome
+from motet.verify.precision import looser, traced
+from motet.verify.report import SLIGHT, AlgorithmReport, PlanOutcome
 from motet.verify.rules import Broken, broken
 from motet.verify.sequential import Leaves, NodeCall, Sequential
 
@@ -70,9 +71,9 @@ def check_algorithm(
     title = (type(algorithm).__name__, task.name, iterations)
     chosen = dict(plans) if plans is not None else _usual(isinstance(task, HostEnvironment))
     cuts = (REPLICAS, TWO_SHARDS, *(cut for plan in chosen.values() for cut in plan.cuts()))
-    with jax.enable_x64(True):
+    with conditions(), jax.enable_x64(True):
         try:
-            graph = trace(algorithm, task, iterations=iterations, cuts=cuts)
+            graph = traced(algorithm, task, iterations, cuts)
         except BadAlgorithm as error:
             return AlgorithmReport(*title, refused=str(error))
         listener = Listener(PieceRunner(graph))
@@ -143,7 +144,8 @@ def _outcome(
         for var in _states(graph)
         for difference in _differences(graph, var, states[var], [each[var] for each in held[owner[var]]])
     ]
-    return PlanOutcome(name, (), max(found, key=lambda each: each.largest / each.scale, default=None))
+    worst = max(found, key=lambda each: each.largest / each.scale, default=None)
+    return PlanOutcome(name, (), worst, SLIGHT * max(map(looser, graph.nodes())))
 
 
 def _states(graph: Graph) -> list[str]:

@@ -15,6 +15,7 @@ from motet.flow.combine import join
 from motet.flow.graph import Cut, Graph, Node, Var
 from motet.flow.jaxprs import jaxpr_as_fun
 from motet.flow.values import is_key
+from motet.verify.precision import looser
 from motet.verify.sequential import Leaves, NodeCall
 
 REPLICAS, TWO_SHARDS = Cut(2), Cut(2, 2)
@@ -66,7 +67,7 @@ class PieceRunner:
         found = []
         for place, var in enumerate(writes):
             mine = [_share(writes, result, place) for result in results]
-            found += self._compare(var, call.wrote[place], mine)
+            found += self._compare(var, call.wrote[place], mine, looser(node))
         return found
 
     def _piece(self, reads: Sequence[Var], values: Sequence[Leaves], parts: int, part: int) -> list[Any]:
@@ -93,7 +94,7 @@ class PieceRunner:
         results = function(call.key, jnp.arange(cut.parts, dtype=jnp.int32), call.index, *stacked)
         return [tuple(leaf[part] for leaf in results) for part in range(cut.parts)]
 
-    def _compare(self, var: Var, whole: Leaves, pieces: Sequence[Leaves]) -> Iterator[Difference]:
+    def _compare(self, var: Var, whole: Leaves, pieces: Sequence[Leaves], times: float) -> Iterator[Difference]:
         for place, (path, axis, blocks, how) in enumerate(
             zip(var.paths(), var.axes, var.blocks, var.combine, strict=True)
         ):
@@ -104,7 +105,7 @@ class PieceRunner:
                 # What every piece has must be the same in all of them.
                 joined = mine if how is None else [join(how, mine)]
             largest, scale = max(distance(whole[place], each) for each in joined)
-            if largest > EXACT * scale + TINY:
+            if largest > times * (EXACT * scale + TINY):
                 yield Difference(path, axis is not None, largest, scale)
 
 

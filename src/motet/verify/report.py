@@ -23,10 +23,12 @@ class PlanOutcome:
     """Why it was not run."""
     difference: Difference | None = None
     """Where its states are furthest from those of the whole run."""
+    slight: float = SLIGHT
+    """What of it is rounding, as a share of an array's largest number."""
 
     @property
     def same(self) -> bool:
-        return self.difference is None or self.difference.largest <= SLIGHT * self.difference.scale
+        return self.difference is None or self.difference.largest <= self.slight * self.difference.scale
 
     def __str__(self) -> str:
         if self.refused:

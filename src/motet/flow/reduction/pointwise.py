@@ -15,7 +15,7 @@ from motet.flow.reduction.equation import Equation, Rule
 from motet.flow.reduction.share import (
     COUNTED,
     OPPOSITE,
-    UNKNOWN,
+    SKIPPED,
     ZERO,
     Operation,
     Share,
@@ -138,7 +138,7 @@ def compare(equation: Equation, shares: Sequence[Share]) -> Share:
     if other.zero and one.kind in ("same", "rows"):
         return function([replace(one, degree=Fraction(0))], equation.name)
     result = function(shares, "a test")
-    return UNKNOWN if result.kind == "unknown" else result
+    return replace(result, why="") if result.kind == "unknown" else result
 
 
 def convert(equation: Equation, shares: Sequence[Share]) -> Share:
@@ -173,7 +173,7 @@ def select(equation: Equation, shares: Sequence[Share]) -> Share:
     if which.kind == "part":
         # Often a way to skip work that no row needs; then all pieces agree in the end.
         skips = which.operation in ("any", "all") and equation.rows_out is not None
-        return UNKNOWN if skips else mixed(f"a choice by {words(which)}")
+        return SKIPPED if skips else mixed(f"a choice by {words(which)}")
     degrees = {case.degree for case in cases if not case.zero}
     if len(degrees) > 1:
         return mixed("a choice of values that grow differently with the number of rows")

@@ -11,7 +11,19 @@ import numpy as np
 from motet.flow.jaxprs import ClosedJaxpr, Jaxpr, Literal
 from motet.flow.reduction import contractions, indexing, marks, pointwise, shapes
 from motet.flow.reduction.equation import Equation, Rule, differing, row_axis
-from motet.flow.reduction.share import COUNTED, POSITION, SAME, UNKNOWN, ZERO, Share, alongside, join, mixed, worst
+from motet.flow.reduction.share import (
+    COUNTED,
+    POSITION,
+    SAME,
+    SKIPPED,
+    UNKNOWN,
+    ZERO,
+    Share,
+    alongside,
+    join,
+    mixed,
+    worst,
+)
 
 RULES: dict[str, Rule] = {**pointwise.RULES, **shapes.RULES, **contractions.RULES, **indexing.RULES}
 CALLS = {
@@ -166,8 +178,8 @@ class Walk:
         """Results that hang on `which`. A test of all rows often only skips what no row needs."""
         if which.kind == "same" and not which.degree:
             return results
-        skips = which.kind == "unknown" or which.operation in ("any", "all", "max", "min")
-        otherwise = UNKNOWN if skips else mixed("a choice by a result over the rows")
+        skips = which.operation in ("any", "all", "max", "min")
+        otherwise = worst([which]) or (SKIPPED if skips else mixed("a choice by a result over the rows"))
         return [worst([share]) or otherwise for share in results]
 
     def settle(self, first: list[Share], round_: Any) -> list[Share]:
