@@ -14,10 +14,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Jaxpr, jaxprs_in_params
 
 from motet.flow.algorithm import Algorithm
 from motet.flow.graph import WHOLE, Graph, Node
+from motet.flow.jaxprs import Jaxpr, jaxprs_in_params
 from motet.flow.trace import trace
 
 LOOSER = ((1e-10, 1.0), (1e-5, 1e5), (np.inf, 1e8))
