@@ -36,7 +36,16 @@ if TYPE_CHECKING:
     from motet.evaluation import evaluate
     from motet.exporting import export
     from motet.flow.algorithm import Algorithm, Decision, Spec, option
-    from motet.flow.batch import batch_gather, batch_max, batch_mean, batch_min, batch_moments, batch_ranks, batch_sum
+    from motet.flow.batch import (
+        batch_gather,
+        batch_max,
+        batch_mean,
+        batch_min,
+        batch_moments,
+        batch_ranks,
+        batch_sum,
+        where_any,
+    )
     from motet.flow.environment import Environment
     from motet.flow.graph import Graph
     from motet.flow.loops import Flow
@@ -96,6 +105,7 @@ _HOME = {
         "batch_moments",
         "batch_ranks",
         "batch_sum",
+        "where_any",
     ),
     "motet.flow.environment": ("Environment",),
     "motet.flow.graph": ("Graph",),
@@ -196,6 +206,7 @@ __all__ = [
     "trace",
     "train",
     "virtual_devices",
+    "where_any",
 ]
 
 

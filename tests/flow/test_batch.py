@@ -200,3 +200,32 @@ def test_a_statistic_inside_of_another_function_is_seen() -> None:
     for _ in range(2):  # the second time, JAX knows it already
         assert takes_statistics(trace_in(Scope(), lambda x: jax.lax.map(inner, x), jnp.zeros((3, 8))).jaxpr)
     assert not takes_statistics(trace_in(Scope(), lambda x: jnp.mean(x), jnp.zeros(8)).jaxpr)
+
+
+def test_a_choice_row_by_row_does_not_compute_what_no_row_wants() -> None:
+    done = []
+
+    def compute() -> Any:
+        jax.debug.callback(lambda: done.append(1), ordered=True)
+        return {"one": x + 1, "many": jnp.ones((4, 2))}
+
+    x = jnp.arange(4.0)
+    otherwise = {"one": x, "many": jnp.zeros((4, 2))}
+    some = jax.jit(lambda mask: motet.where_any(mask, compute, otherwise))(x > 2)
+    jax.effects_barrier()
+    assert done == [1]
+    np.testing.assert_array_equal(some["one"], [0, 1, 2, 4])
+    np.testing.assert_array_equal(some["many"], [[0, 0], [0, 0], [0, 0], [1, 1]])
+    none = jax.jit(lambda mask: motet.where_any(mask, compute, otherwise))(x > 9)
+    jax.effects_barrier()
+    assert done == [1]
+    np.testing.assert_array_equal(none["one"], x)
+
+
+def test_what_is_over_the_batch_may_not_be_skipped() -> None:
+    x = jnp.arange(4.0)
+    for statistic in (motet.batch_mean, motet.batch_gather, motet.batch_max):
+        with pytest.raises(motet.BadAlgorithm, match="compute it before"):
+            motet.where_any(x > 2, lambda statistic=statistic: x - statistic(x), x)
+    mean = motet.batch_mean(x)
+    np.testing.assert_array_equal(motet.where_any(x > 2, lambda: x - mean, x), [0, 1, 2, 1.5])

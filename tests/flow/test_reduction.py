@@ -19,6 +19,7 @@ import optax
 import pytest
 from jax import nn
 
+from motet.flow.batch import where_any
 from motet.flow.combine import join
 from motet.flow.reduction import ROWS, SAME, Share, find
 from motet.flow.reduction.shapes import relaid
@@ -169,6 +170,13 @@ COMBINED: dict[str, tuple[Callable[..., Any], str | None]] = {
     "whether one is large": (lambda x: jnp.max(x) > 1, "any"),
     "whether none is": (lambda x: ~jnp.any(x > 1), "all"),
     "a matrix of second moments": (lambda features: features.T @ features / features.shape[0], "mean"),
+    "a gradient through choices row by row": (
+        lambda w, rollout: jax.grad(
+            lambda w: jnp.mean(
+                jax.lax.map(lambda step: where_any(step[:, 0] > 1, lambda: jnp.tanh(step @ w), 0 * (step @ w)), rollout)
+            )
+        )(w), "mean",
+    ),
     "a loop": (lambda x: jax.lax.fori_loop(0, 3, lambda i, total: total + i * jnp.sum(x), 0.0), "sum"),
     "sorted features": (lambda features: jnp.mean(jnp.sort(features, -1)[:, 0]), "mean"),
     "a gradient with respect to rows": (
@@ -275,6 +283,13 @@ ROW_WISE: dict[str, Callable[..., Any]] = {
         jnp.arange(features.shape[0]), action % 4
     ].add(1.0),
     "one of each": lambda action: nn.one_hot(action, ACTIONS),
+    "a choice row by row that skips": lambda features, mask: where_any(mask, lambda: jnp.sin(features), features),
+    "such choices in a loop": lambda rollout: jax.lax.map(
+        lambda step: where_any(step[:, 0] > 1, lambda: jnp.cos(step), step), rollout
+    ),
+    "a choice within a choice": lambda features, mask: where_any(
+        mask, lambda: where_any(features[:, 0] > 1, lambda: jnp.sin(features), features), -features
+    ),
     "a padded row": lambda features: jnp.pad(features, ((0, 0), (1, 0))),
 }
 
@@ -299,6 +314,15 @@ NOT_ROWS: dict[str, Callable[..., Any]] = {
     "a memory that goes from row to row": lambda x: jax.lax.scan(
         lambda total, row: (total + row, jnp.cos(total)), jnp.zeros((), x.dtype), x
     )[1],
+    "a branch by any row": lambda x: jax.lax.cond(jnp.any(x > 1), lambda: jnp.sin(x), lambda: x),
+    "a branch by the largest row": lambda x: jax.lax.cond(jnp.max(x) > 1, lambda: jnp.sin(x), lambda: x),
+    "a choice by any row": lambda x: jnp.where(jnp.any(x > 1), jnp.sin(x), x),
+    "rounds for as long as any row wants them": lambda x: jax.lax.while_loop(
+        lambda x: jnp.any(x > 0.1), lambda x: 0.5 * x, x
+    ),
+    "a branch by any row, within a choice row by row": lambda x: where_any(
+        x > 0, lambda: jax.lax.cond(jnp.any(x > 1), lambda: jnp.sin(x), lambda: x), x
+    ),
     "rows less their mean, one by one": lambda x: jax.lax.map(lambda row: row - jnp.mean(x), x),
 }
 
@@ -312,7 +336,6 @@ def test_rows_that_depend_on_their_piece_are_no_rows(case: str) -> None:
 @pytest.mark.parametrize(
     "function",
     [
-        lambda x: jax.lax.cond(jnp.any(x > 9), lambda: jnp.sin(x), lambda: x),  # often only saves work
         lambda x: jnp.mean(x.reshape(4, -1)),  # a piece's rows are no slice of it
         lambda x: jax.pure_callback(lambda x: np.float32(0), jax.ShapeDtypeStruct((), np.float32), x),
         lambda x: jnp.mean(x) if x.shape[0] == N else jnp.sum(x),  # two programs

@@ -242,6 +242,18 @@ REFUSED: dict[str, tuple[Callable[[Any, ROLLOUT], Any], str]] = {
         lambda params, rollout: jnp.mean(jnp.abs(rollout.extras - jnp.mean(rollout.extras))),
         "study (a difference of rows and a sum over the rows)",
     ),
+    "a largest, behind a test of the rows": (
+        lambda params, rollout: jax.lax.cond(
+            jnp.any(rollout.extras > 0), lambda: jnp.max(rollout.extras), lambda: jnp.zeros(())
+        ),
+        "study (a branch by a result over the rows; motet.where_any chooses row by row)",
+    ),
+    "a sum, behind a test of the rows": (
+        lambda params, rollout: jax.lax.cond(
+            jnp.all(rollout.extras > -9), lambda: jnp.sum(rollout.extras), lambda: jnp.zeros(())
+        ),
+        "study (a branch by a result over the rows; motet.where_any chooses row by row)",
+    ),
     "a statistic over another dimension": (
         lambda params, rollout: motet.batch_mean(rollout.extras, axis=0).mean(),
         "study (batch_sum of rows: it must be taken over the environments' dimension too)",
@@ -313,12 +325,6 @@ def test_a_masked_mean_is_exact_with_the_batchs_own() -> None:
 
 
 UNTOLD: dict[str, Callable[[Any, ROLLOUT], Any]] = {
-    "a largest, behind a test of the rows": lambda params, rollout: jax.lax.cond(
-        jnp.any(rollout.extras > 0), lambda: jnp.max(rollout.extras), lambda: jnp.zeros(())
-    ),
-    "a sum, behind a test of the rows": lambda params, rollout: jax.lax.cond(
-        jnp.any(rollout.extras > 0), lambda: jnp.sum(rollout.extras), lambda: jnp.zeros(())
-    ),
     "a sum, of rows taken by number": lambda params, rollout: jnp.sum(
         rollout.extras[:, 2 * (jnp.arange(rollout.extras.shape[1]) // 2)]
     ),
@@ -347,7 +353,7 @@ def test_whole_numbers_have_no_average() -> None:
         return jax.lax.cond(jnp.any(rollout.extras > 0), lambda: jnp.int32(1), lambda: jnp.int32(0))
 
     for plan in (SHARDED, CENTRAL):
-        assert "of which cannot be told" in complaints(Sketch(learn=unknown), plan)[0]
+        assert "a branch by a result over the rows" in complaints(Sketch(learn=unknown), plan)[0]
         (message,) = complaints(Sketch(learn=unknown), replace(plan, per_replica=("study",)))
         assert "node 'study' returns study of the type int32" in message and "no average" in message
 

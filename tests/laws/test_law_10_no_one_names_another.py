@@ -96,7 +96,7 @@ def test_public_names_are_pinned_and_there() -> None:
         "batch_mean", "batch_min", "batch_moments", "batch_ranks", "batch_sum", "batched",
         "central", "check", "check_algorithm", "coarse", "configuration",
         "evaluate", "export", "fine", "load", "make", "multi_learner", "option", "pearl", "project", "record",
-        "resume", "sebulba", "trace", "train", "virtual_devices",
+        "resume", "sebulba", "trace", "train", "virtual_devices", "where_any",
     }  # fmt: skip
     for name in motet.__all__:
         assert getattr(motet, name) is not None

@@ -33,7 +33,7 @@ from motet.algorithms.recurrent import CORES, Core, CoreName
 from motet.algorithms.returns import gae, real
 from motet.algorithms.torsos import TORSOS, TorsoName
 from motet.flow.algorithm import Algorithm, Decision, Spec, option
-from motet.flow.batch import batch_moments
+from motet.flow.batch import batch_moments, where_any
 from motet.flow.loops import Flow
 from motet.flow.spaces import Box, Space, parts
 from motet.flow.values import Rollout, Value
@@ -263,7 +263,8 @@ class Proximal(Algorithm):
 
         def one_step(step: tuple[jax.Array, Any, jax.Array]) -> jax.Array:
             # Most steps cut off no episode: then there is nothing to look at.
-            return jax.lax.cond(jnp.any(step[0]), look, lambda now: now[2], step)
+            truncated, observation, otherwise = step
+            return where_any(truncated, lambda: judge(observation), otherwise)
 
         # To look only where there is something to see pays on a CPU; elsewhere all at once is faster than a choice.
         steps = (rollout.truncated, rollout.next_observation, known)

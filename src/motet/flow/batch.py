@@ -55,6 +55,8 @@ class Scope:
 
 
 _scope: ContextVar[Scope | None] = ContextVar("motet_batch_scope", default=None)
+_skipping: ContextVar[bool] = ContextVar("motet_batch_skipping", default=False)
+"""Whether what is traced may be skipped by some pieces."""
 
 
 def _current() -> Scope:
@@ -131,6 +133,33 @@ def batch_ranks(values: jax.Array, axis: int = 0) -> jax.Array:
     return _rows("own", ranks.reshape(everything.shape), axis)
 
 
+def where_any(mask: jax.Array, compute: Callable[[], Any], otherwise: Any) -> Any:
+    """`compute()` in the rows where `mask` is true, `otherwise` in all others; where it is true in none, nothing is
+    computed.
+
+    A `jax.lax.cond` on `jnp.any(mask)` chooses for all rows at once, and so for each piece of a batch by itself: a plan
+    that cuts it is refused. This chooses row by row, whatever the pieces. `mask` is of the shape of the results, or of
+    their first dimensions. What is over the batch must be computed before: a piece that skips would not take part.
+    """
+
+    def chosen() -> Any:
+        return jax.tree.map(lambda new, old: jnp.where(_over(mask, new), new, old), compute(), otherwise)
+
+    def choose() -> Any:
+        token = _skipping.set(True)
+        try:
+            return jax.lax.cond(jnp.any(mask), chosen, lambda: otherwise)
+        finally:
+            _skipping.reset(token)
+
+    otherwise = jax.tree.map(jnp.asarray, otherwise)
+    return _marked(marks.name("skip"), choose)()
+
+
+def _over(mask: jax.Array, values: jax.Array) -> jax.Array:
+    return jnp.reshape(mask, (*jnp.shape(mask), *[1] * (jnp.ndim(values) - jnp.ndim(mask))))
+
+
 def row_keys(key: jax.Array, part: jax.Array, count: int, blocks: int, pieces: Fraction) -> jax.Array:
     """A key for each of the `count` rows of piece `part`, by its number in the whole batch: [count]."""
     mine = count // blocks
@@ -158,6 +187,7 @@ def _checked(values: jax.Array, weight: Any) -> jax.Array:
 
 def _across(what: str, part: jax.Array) -> jax.Array:
     """A result over the rows of every piece, from what each piece has of it."""
+    _refuse_to_skip(what)
     return _joined(what, _current().sharded)(part)
 
 
@@ -174,7 +204,16 @@ def _extreme_jvp(what: str, axis: Axis, primals: tuple[jax.Array], tangents: tup
     return found, batch_sum(jnp.where(there, change, 0), axis) / batch_sum(there.astype(change.dtype), axis)
 
 
+def _refuse_to_skip(what: str) -> None:
+    if _skipping.get():
+        raise BadAlgorithm(
+            f"motet.where_any should compute rows, but computes a batch_{what}, which is over the whole batch. A piece "
+            "in which no row wants it would not take part: compute it before, and use its result."
+        )
+
+
 def _rows(what: str, values: jax.Array, axis: int) -> jax.Array:
+    _refuse_to_skip(what)
     current = _current()
     axis = range(jnp.ndim(values))[axis]
     rows = jnp.shape(values)[axis]

@@ -55,9 +55,7 @@ def of_call(
 ) -> Pieces:
     """The results of a called method: leaves that grow with the environments are cut along them, others combined.
 
-    Of rows of which nothing is known, the blocks are taken to be those of as many rows that were read (`blocks_of`);
-    they are believed to be rows where a test of all rows that skips work is all that is in doubt. Of any other result
-    of which nothing is known, nobody can say how pieces would combine.
+    Of rows of which nothing is known, the blocks are taken to be those of as many rows that were read (`blocks_of`).
     """
     leaves = jax.tree.leaves(tree)
     blocks = tuple(
@@ -67,7 +65,7 @@ def of_call(
     why = tuple(
         f"{name}{path} ({share.why or _off(share)})"
         for path, axis, share in zip(_paths(tree), axes, shares, strict=True)
-        if not (share.exact if axis is None else _is_rows(share) or share.skips)
+        if not (share.exact if axis is None else _is_rows(share))
     )
     combine: tuple[Combine | None, ...] = tuple(
         None if axis is not None else share.combine for axis, share in zip(axes, shares, strict=True)

@@ -7,7 +7,8 @@ derivatives included. What is inside depends on how the batch is cut; what it me
   own transpose: what flows back is summed over the pieces as well;
 - gather: the rows of all pieces, in the order of the whole batch; its transpose gives each piece what its rows get;
 - own: the piece's rows of a value of the whole batch;
-- keys: one for each row.
+- keys: one for each row;
+- skip: a choice row by row, in which a branch that no row of a piece wants is not run.
 """
 
 from __future__ import annotations
@@ -32,10 +33,14 @@ def is_marked(equation: Any) -> bool:
     return equation.primitive.name in ("jit", "pjit") and equation.params["name"].startswith(MARK)
 
 
+def may_skip(equation: Any) -> bool:
+    return is_marked(equation) and equation.params["name"].startswith(f"{MARK}skip")
+
+
 def takes_statistics(program: Jaxpr) -> bool:
     """Whether something in it is over the whole batch."""
     return any(
-        (is_marked(equation) and not equation.params["name"].startswith(f"{MARK}keys"))
+        (is_marked(equation) and not equation.params["name"].startswith((f"{MARK}keys", f"{MARK}skip")))
         or any(map(takes_statistics, jaxprs_in_params(equation.params)))
         for equation in program.eqns
     )

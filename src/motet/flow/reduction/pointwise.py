@@ -15,7 +15,6 @@ from motet.flow.reduction.equation import Equation, Rule
 from motet.flow.reduction.share import (
     COUNTED,
     OPPOSITE,
-    SKIPPED,
     ZERO,
     Operation,
     Share,
@@ -171,9 +170,7 @@ def select(equation: Equation, shares: Sequence[Share]) -> Share:
     if which.kind == "same" and not which.degree:
         return join(cases, "a choice")
     if which.kind == "part":
-        # Often a way to skip work that no row needs; then all pieces agree in the end.
-        skips = which.operation in ("any", "all") and equation.rows_out is not None
-        return SKIPPED if skips else mixed(f"a choice by {words(which)}")
+        return mixed(f"a choice by {words(which)}")
     degrees = {case.degree for case in cases if not case.zero}
     if len(degrees) > 1:
         return mixed("a choice of values that grow differently with the number of rows")

@@ -43,8 +43,6 @@ class Share:
     """The number that it is everywhere, with the whole batch and with the other number of rows."""
     why: str = ""
     """Of what is mixed, or would be as a quantity: how that came about."""
-    skips: bool = False
-    """Of what is unknown: it hangs on a test of all rows, which often only skips work that no row needs."""
     columns: tuple[Share, ...] = ()
     """Of an array of indices: what each of its columns is, where one is a position."""
 
@@ -77,7 +75,6 @@ ROWS = Share("rows")
 ZERO = Share("same", constant=(0, 0))
 POSITION = Share("position")
 UNKNOWN = Share("unknown")
-SKIPPED = Share("unknown", skips=True)
 COUNTED = Share("unknown", why="row numbers, which every piece counts for itself")
 """Computed from positions: it may still be an index, or be compared, but as a quantity it would be mixed."""
 
@@ -101,7 +98,7 @@ def words(share: Share) -> str:
 def worst(shares: Sequence[Share]) -> Share | None:
     """The share that spoils a result, whatever else it is computed from."""
     bad = [share for share in shares if share.kind in ("mixed", "unknown")]
-    return min(bad, key=lambda share: (share.kind, share.skips), default=None)
+    return min(bad, key=lambda share: share.kind, default=None)
 
 
 def alongside(shares: Sequence[Share]) -> Share:

@@ -15,7 +15,6 @@ from motet.flow.reduction.share import (
     COUNTED,
     POSITION,
     SAME,
-    SKIPPED,
     UNKNOWN,
     ZERO,
     Share,
@@ -54,6 +53,8 @@ class Walk:
     def __init__(self, ratio: Fraction):
         self.ratio = ratio
         self.known: dict[Any, list[Share]] = {}
+        self.skipping: set[int] = set()
+        """The choices of `where_any`, which give every row the same whether or not other rows are there."""
 
     def closed(self, whole: ClosedJaxpr, other: ClosedJaxpr, arguments: tuple[Share, ...]) -> list[Share]:
         name = (id(whole), id(other), arguments)
@@ -94,6 +95,9 @@ class Walk:
     def equation(self, one: Any, two: Any, operands: list[Share]) -> list[Share]:
         """The shares of an equation's results."""
         name, count = one.primitive.name, len(one.outvars)
+        if marks.may_skip(one):
+            self.skipping |= {id(inner) for inner in one.params["jaxpr"].jaxpr.eqns}
+            return self.call(one, two, "jaxpr", operands)
         if marks.is_marked(one):
             return marks.shares(Equation(one, two, self.constant), operands)
         special = {"scan": self.scan, "while": self.while_, "cond": self.cond}.get(name)
@@ -169,17 +173,18 @@ class Walk:
 
     def cond(self, one: Any, two: Any, operands: list[Share]) -> list[Share]:
         which, *rest = operands
+        if id(one) in self.skipping and which.operation in ("any", "max"):  # a test, or the same as a number
+            which = SAME  # where no row wants what is skipped
         results = [
             self.closed(a, b, tuple(rest)) for a, b in zip(one.params["branches"], two.params["branches"], strict=True)
         ]
         return self.by(which, [join(shares, "a choice") for shares in zip(*results, strict=True)])
 
     def by(self, which: Share, results: list[Share]) -> list[Share]:
-        """Results that hang on `which`. A test of all rows often only skips what no row needs."""
+        """Results that hang on `which`."""
         if which.kind == "same" and not which.degree:
             return results
-        skips = which.operation in ("any", "all", "max", "min")
-        otherwise = worst([which]) or (SKIPPED if skips else mixed("a choice by a result over the rows"))
+        otherwise = worst([which]) or mixed("a branch by a result over the rows; motet.where_any chooses row by row")
         return [worst([share]) or otherwise for share in results]
 
     def settle(self, first: list[Share], round_: Any) -> list[Share]:
