@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -44,11 +45,11 @@ class Environments:
     decided on for others, which are gone."""
     ranges: dict[str, list[tuple[str, int, int]]] = field(default_factory=dict)
     """For each node that was asked, which leaves are which variable's."""
-    spreads: bool = False
-    """Whether several devices share what they return."""
 
-    def __post_init__(self) -> None:
-        self.spreads = self.place.sharded
+    @cached_property
+    def spreads(self) -> bool:
+        """Whether several devices share what they return."""
+        return self.place.sharded
 
     def busy(self) -> Busy:
         return Busy(self)
