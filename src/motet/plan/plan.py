@@ -9,8 +9,10 @@ import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal
+from zlib import crc32
 
 from motet.errors import BadPlan
 from motet.flow.graph import Cut, Graph
@@ -98,8 +100,13 @@ class Plan:
         object.__setattr__(self, "links", MappingProxyType(dict(self.links)))
         object.__setattr__(self, "per_replica", tuple(self.per_replica))
 
+    @cached_property
+    def _hash(self) -> int:
+        """The same in every process; plans are compared and looked up by the thousand while one is chosen."""
+        return crc32(self.to_json().encode())
+
     def __hash__(self) -> int:
-        return hash(self.to_json())
+        return self._hash
 
     def cuts(self) -> tuple[Cut, ...]:
         """The ways in which this plan cuts the environment axis; numbers that make no sense are left to `check`."""

@@ -95,10 +95,17 @@ class Ownership:
         self.graph, self.plan = graph, plan
         self.home = plan.homes(graph)
         self.owner: dict[str, str] = {}
-        # What was asked before; the graph keeps its loops and nodes, so that no other has their number.
-        self._wires: dict[int, list[Wire]] = {}
-        self._writes: dict[int, frozenset[str]] = {}
-        self._wants: dict[tuple[int, str], frozenset[str]] = {}
+        # What was asked before; the graph keeps its loops and nodes, so that no other has their number. Plans that put
+        # the same nodes into the same fragments, over the same links, have the same wires, in however many copies.
+        alike = (
+            tuple(self.home.items()),
+            tuple(plan.fragments),
+            tuple((name, each.lag) for name, each in plan.links.items()),
+        )
+        known = vars(graph).setdefault("_wires_of_plans", {}).setdefault(alike, ({}, {}, {}))
+        self._wires: dict[int, list[Wire]] = known[0]
+        self._writes: dict[int, frozenset[str]] = known[1]
+        self._wants: dict[tuple[int, str], frozenset[str]] = known[2]
         self._own(graph.root)
 
     def steps(self, loop: Loop, fragment: str, keep_empty: bool = False) -> list[Statement]:
