@@ -13,6 +13,7 @@ import pytest
 
 import motet
 from motet.engine.assemble import Settings, assemble
+from motet.engine.environments import Environments
 from motet.engine.serial import drive
 from tests.laws.cases import traced
 
@@ -87,8 +88,26 @@ def test_a_step_between_calls_passes_the_files_that_are_told(between: Follower) 
     assert told("A step of environments") - set().union(*steps) <= {"worker.py", "workers.py", "child.py"}
 
 
-def test_a_step_from_inside_comes_from_the_program_alone() -> None:
-    """The thread that XLA calls from is not this one, so what is told is looked for where it begins."""
-    begins = (SOURCE / "engine" / "bridge.py").read_text()
-    assert told("The same from inside") == {"callback.py", "bridge.py", "environments.py"}
-    assert "host_call" in begins and "environments" in begins
+def test_a_step_from_inside_comes_from_the_program_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the call of the program on: who called is on the stack, and what follows is followed from there."""
+    callers, seen, step = set[str](), Follower(), Environments.step
+
+    def followed_step(self: Environments, action: Any) -> Any:
+        frame = sys._getframe(1)
+        while frame is not None and not frame.f_code.co_filename.endswith("engine/compiled.py"):
+            callers.add(frame.f_code.co_filename)
+            frame = frame.f_back
+        before = sys.getprofile()
+        sys.setprofile(seen)
+        try:
+            return step(self, action)
+        finally:
+            sys.setprofile(before)
+
+    monkeypatch.setattr(Environments, "step", followed_step)
+    motet.train(ALGORITHM, motet.Gymnasium("CartPole-v1"), motet.multi_learner(1), total_timesteps=64, progress=False)
+    ours = {Path(each).name for each in callers if each.startswith(str(SOURCE / "engine"))}
+    assert ours == {"callback.py", "bridge.py"}
+    passed = names(seen.files)
+    assert {"environments.py", "thread.py", "group.py", "checks.py"} <= passed
+    assert passed <= told("A step of environments") | told("The same from inside") | {"timeline.py"}
